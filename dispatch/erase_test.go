@@ -42,7 +42,7 @@ func TestErasedName(t *testing.T) {
 	for name, change := range map[string]webhook.SubscriptionChange{
 		"with many requests at once":               {},
 		"of an ordered subscription":               {Ordered: new(true)},
-		"with a rate limit":                        {RateLimitPerSecond: new(int64(2))},
+		"with a rate limit":                        {RateLimitPerSecond: new(new(int64(2)))},
 		"whose receiver fails, so that it retries": {Description: new("fails")},
 	} {
 		t.Run("a full lane "+name+" sends no request with the name after the erasure is complete, and keeps no echo of it", func(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 // setRateLimit sets the rate limit of a subscription; 0 removes it.
 func (x *fixture) setRateLimit(tb testing.TB, sub webhook.Subscription, perSecond int64) {
 	tb.Helper()
-	c := webhook.SubscriptionChange{SetRateLimit: true}
+	c := webhook.SubscriptionChange{RateLimitPerSecond: new((*int64)(nil))}
 	if perSecond != 0 {
-		c.RateLimitPerSecond = &perSecond
+		*c.RateLimitPerSecond = &perSecond
 	}
 	if _, err := x.Subscriptions.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, c); err != nil {
 		tb.Fatal(err)

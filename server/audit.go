@@ -51,16 +51,15 @@ func (h *handlers) listAudit(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	list := func(ctx context.Context, before int64, limit int) (found []access.AuditEvent, next int64, err error) {
+	list := func(ctx context.Context, before int64, limit int) (none access.Page[access.AuditEvent], err error) {
 		filter.Before, filter.Limit = before, limit
 		if filter.Actors, err = h.auditNames(x, organization, actor); err != nil {
-			return nil, 0, err
+			return none, err
 		}
 		if filter.Targets, err = h.auditNames(x, organization, target); err != nil {
-			return nil, 0, err
+			return none, err
 		}
-		page, err := h.options.Store.AuditPage(ctx, organization, filter)
-		return page.Events, page.Next, err
+		return h.options.Store.AuditPage(ctx, organization, filter)
 	}
 	return exchange.SearchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
 }

@@ -194,7 +194,7 @@ func TestPanics(t *testing.T) {
 // panicking is a store that panics in a handler.
 type panicking struct{ server.Store }
 
-func (panicking) KeyPage(context.Context, int64, access.KeyFilter) (access.KeyPage, error) {
+func (panicking) KeyPage(context.Context, int64, access.KeyFilter) (access.Page[access.Key], error) {
 	panic("the store is upside down")
 }
 

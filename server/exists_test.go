@@ -49,10 +49,10 @@ func TestMissingBeforeWrong(t *testing.T) {
 	f.Do(t, "PUT /api/v1/event-types/order.paid/", servertest.Operator, `{"description":"Paid"}`).Want(t, 201, "")
 	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	audit, err := f.Store.History.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
-	if err != nil || len(audit.Events) != 1 {
+	if err != nil || len(audit.Rows) != 1 {
 		t.Fatal(err)
 	}
-	theirs := fill(key.ID, sub.ID, event.ID, audit.Events[0].ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read", "order.paid")
+	theirs := fill(key.ID, sub.ID, event.ID, audit.Rows[0].ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read", "order.paid")
 
 	withBody := []string{"PUT", "PATCH", "POST"}
 	withoutBody := []string{"POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/"}

@@ -128,19 +128,17 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	switch len(page.Keys) {
+	switch len(page.Rows) {
 	case 0:
 		return "", fault.New(fault.NotFound, "not_found", "There is no API key with this prefix in an organization that you may read.")
 	case 1:
-		return page.Keys[0].ID, nil
+		return page.Rows[0].ID, nil
 	}
-	ids := make([]string, len(page.Keys))
-	for i, k := range page.Keys {
+	ids := make([]string, len(page.Rows))
+	for i, k := range page.Rows {
 		ids[i] = k.ID
 	}
-	return "", fault.Fields([]fault.Field{{
-		Field: "key", Code: "ambiguous", Message: "Several API keys have this prefix, such as " + strings.Join(ids, ", ") + "; send the id of one.",
-	}})
+	return "", fault.InField("key", "ambiguous", "Several API keys have this prefix, such as %s; send the id of one.", strings.Join(ids, ", "))
 }
 
 // checkExplained makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the

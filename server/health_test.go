@@ -209,7 +209,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 
 		// Behind a rate limit, attempts do not begin with their deliveries, once the scheduler has read the change.
 		if _, err := f.Store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
-			SetRateLimit: true, RateLimitPerSecond: new(int64(100)),
+			RateLimitPerSecond: new(new(int64(100))),
 		}); err != nil {
 			t.Fatal(err)
 		}

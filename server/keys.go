@@ -104,10 +104,9 @@ func (h *handlers) listKeys(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	list := func(ctx context.Context, before int64, limit int) ([]access.Key, int64, error) {
+	list := func(ctx context.Context, before int64, limit int) (access.Page[access.Key], error) {
 		filter.Before, filter.Limit = before, limit
-		page, err := h.options.Store.KeyPage(ctx, organization, filter)
-		return page.Keys, page.Next, err
+		return h.options.Store.KeyPage(ctx, organization, filter)
 	}
 	return exchange.SearchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
 }

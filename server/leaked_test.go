@@ -70,7 +70,7 @@ func TestLeakedCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told []string
-		for _, e := range page.Events {
+		for _, e := range page.Rows {
 			if strings.HasSuffix(e.Type, "_revoked") {
 				told = append(told, strings.Join([]string{e.Type, e.Actor.Type, e.IP, e.TargetID, e.Details}, " "))
 				if e.RequestID == "" {

@@ -32,7 +32,7 @@ func (h *handlers) search(x *exchange.Exchange) error {
 	}
 	body := searchBody{[]foundBody{}}
 	for _, f := range found {
-		body.Data = append(body.Data, foundBody{f.Type, f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationExternalID, f.OrganizationName})
+		body.Data = append(body.Data, foundBody{f.Type.String(), f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationExternalID, f.OrganizationName})
 	}
 	return x.OK(body)
 }

@@ -29,11 +29,11 @@ func (s tired) AttemptPage(ctx context.Context, organization int64, id string, f
 	return s.Store.AttemptPage(ctx, organization, id, webhook.AttemptFilter{Limit: f.Limit})
 }
 
-func (s tired) AuditPage(_ context.Context, _ int64, f access.AuditFilter) (access.AuditPage, error) {
+func (s tired) AuditPage(_ context.Context, _ int64, f access.AuditFilter) (access.Page[access.AuditEvent], error) {
 	if f.Before == 0 {
-		return access.AuditPage{Next: 7}, nil
+		return access.Page[access.AuditEvent]{Next: 7}, nil
 	}
-	return access.AuditPage{}, fault.New(fault.Unavailable, "too_busy", "Try again in a few seconds.")
+	return access.Page[access.AuditEvent]{}, fault.New(fault.Unavailable, "too_busy", "Try again in a few seconds.")
 }
 
 func TestSearches(t *testing.T) {

@@ -31,7 +31,7 @@ type Store interface {
 	// permissions of that user and of creator.
 	CreateKey(ctx context.Context, creator access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
 	// KeyPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
-	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
+	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.Page[access.Key], error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
 	// RotateKey replaces a key with a new key of creator. The old key stays valid for the grace period. Conflict if it
 	// has ended or was rotated already.
@@ -45,7 +45,7 @@ type Store interface {
 	RevokeLeaked(ctx context.Context, digest access.Digest, ip, requestID string) error
 
 	// AuditPage lists events, newest first.
-	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
+	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.Page[access.AuditEvent], error)
 	// AuditNames returns what a text may name: an id, a name or an external id.
 	AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
 	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,23 +101,23 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 func markTold(t *sqlite.Tx, of webhook.Untold) error {
 	switch {
 	case of.FailingSince != 0:
-		_, err := t.Exec("UPDATE subscriptions SET told_failing_since = ? WHERE id = ?", of.FailingSince, of.Subscription)
-		return err
+		return t.Exec("UPDATE subscriptions SET told_failing_since = ? WHERE id = ?", of.FailingSince, of.Subscription)
 	case of.Subscription != 0:
-		_, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
-		return err
+		return t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
+	}
+	told := " SET told_noticed_at = noticed_at WHERE organization_id = ? AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?"
+	if of.Leaked {
+		told = " SET leaked_at = NULL WHERE organization_id = ? AND leaked_at IS NOT NULL AND leaked_at < ?"
+	}
+	for _, table := range []string{"api_keys", "access_tokens"} {
+		if err := t.Exec("UPDATE "+table+told, of.Organization, of.ReadAt); err != nil {
+			return err
+		}
 	}
 	if of.Leaked {
-		const told = " SET leaked_at = NULL WHERE organization_id = ? AND leaked_at IS NOT NULL AND leaked_at < ?"
-		_, err1 := t.Exec("UPDATE api_keys"+told, of.Organization, of.ReadAt)
-		_, err2 := t.Exec("UPDATE access_tokens"+told, of.Organization, of.ReadAt)
-		return errors.Join(err1, err2)
+		return nil
 	}
-	const told = " SET told_noticed_at = noticed_at WHERE organization_id = ? AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?"
-	_, err1 := t.Exec("UPDATE api_keys"+told, of.Organization, of.ReadAt)
-	_, err2 := t.Exec("UPDATE access_tokens"+told, of.Organization, of.ReadAt)
-	_, err3 := t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", time.Now().UnixMilli(), of.Organization)
-	return errors.Join(err1, err2, err3)
+	return t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", time.Now().UnixMilli(), of.Organization)
 }
 
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.

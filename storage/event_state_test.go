@@ -55,8 +55,8 @@ func TestEventsInAState(t *testing.T) {
 		if got := list(webhook.ForNobody, second.ID); len(got) != 4 {
 			t.Errorf("without a delivery to the second subscription: %q", got)
 		}
-		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.waits", Limit: 1}))
-		if got, want := page.Events[0].States, (webhook.DeliveryStates{Pending: 2, Held: 1}); got != want {
+		page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.waits", Limit: 1}))
+		if got, want := page.Rows[0].States, (webhook.DeliveryStates{Pending: 2, Held: 1}); got != want {
 			t.Errorf("states %+v, want %+v", got, want)
 		}
 		x.BoundSearches(2, 1)

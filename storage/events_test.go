@@ -189,7 +189,7 @@ func readUsage(t *testing.T, x fixture, key access.Key) error {
 
 // searchEverything makes every lookup of a search.
 func searchEverything(t *testing.T, x fixture, event, attempt string, key access.Key) error {
-	audit := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Events[0].ID
+	audit := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Rows[0].ID
 	token := must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), x.Owner.User.ID, 0, 1))[0].ID
 	var errs []error
 	for _, by := range []access.Principal{x.Owner, storagetest.Operator(t, x.Store)} {
@@ -215,7 +215,7 @@ func TestEventsWithoutAudit(t *testing.T) {
 	last := storagetest.Publish(t, store, owner, "order.paid")
 	for limit, want := range map[int][]string{1: {last.ID}, 2: {last.ID, first.ID}, 10: {last.ID, first.ID}} {
 		got := []string{}
-		for _, e := range must[webhook.EventPage](t)(store.History.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: limit, WithoutAudit: true})).Events {
+		for _, e := range must[access.Page[webhook.Event]](t)(store.History.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: limit, WithoutAudit: true})).Rows {
 			got = append(got, e.ID)
 		}
 		if d := cmp.Diff(want, got); d != "" {

@@ -20,8 +20,7 @@ type Tx struct{ *sqlite.Tx }
 
 // Run runs a statement that returns no rows.
 func (t *Tx) Run(text string, args ...any) error {
-	_, err := t.Exec(text, args...)
-	return err
+	return t.Exec(text, args...)
 }
 
 // change runs a write.
@@ -133,13 +132,13 @@ func (s *Store) Attempts(ctx context.Context, organization int64, id string, f w
 // AuditEvents returns the audit events of one page.
 func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
 	page, err := s.History.AuditPage(ctx, organization, f)
-	return page.Events, err
+	return page.Rows, err
 }
 
 // Events returns the events of one page.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	page, err := s.History.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
-	return page.Events, err
+	return page.Rows, err
 }
 
 // SubscriptionList returns the subscriptions of one page.
@@ -149,7 +148,7 @@ func (s *Store) SubscriptionList(ctx context.Context, organization int64, status
 		f.Statuses = []webhook.Status{status}
 	}
 	page, err := s.History.SubscriptionPage(ctx, organization, f)
-	return page.Subscriptions, err
+	return page.Rows, err
 }
 
 // BoundLog sets the limits of the write-ahead log in bytes.

@@ -19,12 +19,12 @@ func (x fixture) receiverIDs(t *testing.T, e webhook.EventFacts, limit int) []st
 	t.Helper()
 	ids := []string{}
 	for f := (webhook.ReceiverFilter{Limit: limit}); ; {
-		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, f))
-		for _, r := range page.Receivers {
+		page := must[access.Page[webhook.ReceiverFacts]](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, f))
+		for _, r := range page.Rows {
 			ids = append(ids, r.ID)
 			f.Before = r.RowID
 		}
-		if len(page.Receivers) < limit && page.Next == 0 {
+		if len(page.Rows) < limit && page.Next == 0 {
 			return ids
 		}
 	}
@@ -58,9 +58,9 @@ func TestReceiverPage(t *testing.T) {
 		}
 
 		// It finds one subscription, even if it was deleted before.
-		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
-		if len(page.Receivers) != 1 || page.Receivers[0].DeletedAt == nil || len(page.Receivers[0].Deliveries) != 0 {
-			t.Errorf("found %+v", page.Receivers)
+		page := must[access.Page[webhook.ReceiverFacts]](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
+		if len(page.Rows) != 1 || page.Rows[0].DeletedAt == nil || len(page.Rows[0].Deliveries) != 0 {
+			t.Errorf("found %+v", page.Rows)
 		}
 
 		// It knows nothing about another organization.
@@ -79,7 +79,7 @@ func TestReceiverPage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.Sub.ID})).Receivers[0]
+		r := must[access.Page[webhook.ReceiverFacts]](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.Sub.ID})).Rows[0]
 		if len(r.Deliveries) != 20 || r.Deliveries[0].Cause != webhook.ByHand || r.Deliveries[0].Last != nil {
 			t.Errorf("%d deliveries, the newest: %+v", len(r.Deliveries), r.Deliveries[0])
 		}

@@ -98,7 +98,7 @@ func fill(t *testing.T, store *storage.Store) {
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
 	must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
 		webhook.SubscriptionChange{
-			SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it"),
+			RateLimitPerSecond: new(&limit), Description: new("All of it"),
 			Headers: &[]webhook.Header{{Name: "Authorization", Value: redact.New("Bearer golden-token")}},
 		}))
 	orders, _ := storagetest.Subscription(t, store, owner, "https://example.com/orders", "order.*", "user.created")
@@ -163,7 +163,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 	read["users"] = users
 	for _, o := range read["organizations"].([]access.Organization) {
 		read["members of "+o.ID] = must[[]access.Member](t)(store.Directory.Members(ctx, o.ID, 0, all))
-		keys := must[access.KeyPage](t)(store.Directory.KeyPage(ctx, o.RowID, access.KeyFilter{Limit: all})).Keys
+		keys := must[access.Page[access.Key]](t)(store.Directory.KeyPage(ctx, o.RowID, access.KeyFilter{Limit: all})).Rows
 		for _, k := range keys {
 			read["scope of "+k.ID] = k.Scope.String()
 		}

@@ -101,12 +101,12 @@ func BenchmarkEventsOfManySubscriptions(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	var page webhook.EventPage
+	var page access.Page[webhook.Event]
 	for b.Loop() {
 		var err error
 		if page, err = store.History.EventPage(b.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 201}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(len(page.Events)), "events")
+	b.ReportMetric(float64(len(page.Rows)), "events")
 }

@@ -37,8 +37,8 @@ func everyPage(t *testing.T, limit int, read func(before int64) (rows []int64, i
 func (x platform) listedEvents(t *testing.T, organization int64, f webhook.EventFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), organization, f))
-		for _, e := range page.Events {
+		page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), organization, f))
+		for _, e := range page.Rows {
 			rows, ids = append(rows, e.RowID), append(ids, e.ID)
 		}
 		return rows, ids, page.Next
@@ -48,8 +48,8 @@ func (x platform) listedEvents(t *testing.T, organization int64, f webhook.Event
 func (x platform) listedSubscriptions(t *testing.T, organization int64, f webhook.SubscriptionFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[webhook.SubscriptionPage](t)(x.History.SubscriptionPage(t.Context(), organization, f))
-		for _, s := range page.Subscriptions {
+		page := must[access.Page[webhook.Subscription]](t)(x.History.SubscriptionPage(t.Context(), organization, f))
+		for _, s := range page.Rows {
 			rows, ids = append(rows, s.RowID), append(ids, s.ID)
 		}
 		return rows, ids, page.Next
@@ -59,8 +59,8 @@ func (x platform) listedSubscriptions(t *testing.T, organization int64, f webhoo
 func (x platform) listedKeys(t *testing.T, organization int64, f access.KeyFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), organization, f))
-		for _, k := range page.Keys {
+		page := must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), organization, f))
+		for _, k := range page.Rows {
 			rows, ids = append(rows, k.RowID), append(ids, k.ID)
 		}
 		return rows, ids, page.Next
@@ -70,8 +70,8 @@ func (x platform) listedKeys(t *testing.T, organization int64, f access.KeyFilte
 func (x platform) listedAudit(t *testing.T, organization int64, f access.AuditFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), organization, f))
-		for _, e := range page.Events {
+		page := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), organization, f))
+		for _, e := range page.Rows {
 			rows, ids = append(rows, e.RowID), append(ids, e.ID)
 		}
 		return rows, ids, page.Next
@@ -131,7 +131,7 @@ func TestListsOfAllOrganizations(t *testing.T) {
 	x := newPlatform(t)
 	owners := append(x.customers(t, 3), x.Operator)
 	now := time.Now().UnixMilli()
-	key := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), owners[1].Home.RowID, access.KeyFilter{Limit: 1})).Keys[0]
+	key := must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), owners[1].Home.RowID, access.KeyFilter{Limit: 1})).Rows[0]
 	lists := map[string]func(organization int64, limit int) []string{}
 	for name, f := range map[string]webhook.EventFilter{
 		"events": {}, "events without audit events": {WithoutAudit: true}, "events of a type": {Type: "order.paid"},
@@ -232,11 +232,11 @@ func TestAPageOfEventsCountsABoundedNumberOfDeliveries(t *testing.T) {
 			}
 		}
 	}
-	page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 100}))
-	if n := len(page.Events); n < 2 || n > 5 || page.Next != page.Events[n-1].RowID {
+	page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 100}))
+	if n := len(page.Rows); n < 2 || n > 5 || page.Next != page.Rows[n-1].RowID {
 		t.Errorf("%d events, next %d", n, page.Next)
 	}
-	for _, e := range page.Events {
+	for _, e := range page.Rows {
 		if e.ID == "" || e.Deliveries != 4 || e.States.Pending != 4 {
 			t.Errorf("event %+v", e)
 		}
@@ -250,8 +250,8 @@ func TestEventInTheStateOfItsFurthestDelivery(t *testing.T) {
 	event := x.Publish(t, 1, "order.paid")[0]
 	expect := func(want webhook.DeliveryStates) {
 		t.Helper()
-		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
-		if got := page.Events[0]; got.States != want || got.Deliveries != 1 {
+		page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
+		if got := page.Rows[0]; got.States != want || got.Deliveries != 1 {
 			t.Errorf("%d deliveries, states %+v, want one in %+v", got.Deliveries, got.States, want)
 		}
 	}
@@ -332,7 +332,7 @@ func TestSubscriptionCounts(t *testing.T) {
 	check := func(step string, store *storage.Store, want webhook.SubscriptionCounts) {
 		t.Helper()
 		var table webhook.SubscriptionCounts
-		for _, s := range must[webhook.SubscriptionPage](t)(store.History.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Subscriptions {
+		for _, s := range must[access.Page[webhook.Subscription]](t)(store.History.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Rows {
 			table.Add(s.Health, 1)
 		}
 		if got := store.Queue.SubscriptionCounts(); got != want || table != want {

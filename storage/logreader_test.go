@@ -57,14 +57,14 @@ func (x fixture) lines(t *testing.T, f access.AuditFilter) (all found) {
 			t.Fatal(err)
 		}
 		all.pages++
-		for _, e := range page.Events {
+		for _, e := range page.Rows {
 			all.rows = append(all.rows, e.RowID)
 		}
 		switch {
 		case page.Next != 0:
 			f.Before = page.Next
-		case len(page.Events) == f.Limit:
-			f.Before = page.Events[len(page.Events)-1].RowID
+		case len(page.Rows) == f.Limit:
+			f.Before = page.Rows[len(page.Rows)-1].RowID
 		default:
 			return all
 		}

@@ -166,7 +166,7 @@ func newSurvey(memory *queue.Memory, from pools) *pending.Survey {
 func seedInstance(t *sqlite.Tx, key seal.Key) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
-	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+	if err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
 		salt, encryption.Canary(seal.NewRing(key))); err != nil {
 		return err
 	}
@@ -233,6 +233,5 @@ func (p pools) drain(ctx context.Context) (resume func(), drained bool) {
 // writeProbe writes other bytes than the last probe, because SQLite skips a write that changes nothing.
 func writeProbe(t *sqlite.Tx, size int) error {
 	value := bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(t.Now())), size/8)
-	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
-	return err
+	return t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
 }

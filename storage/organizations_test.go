@@ -19,17 +19,17 @@ func pagesOf(t *testing.T, s *storage.Store, f access.OrganizationFilter) (names
 	var all []string
 	limit := f.Limit
 	for f.Limit++; ; {
-		page, next, err := s.OrganizationPage(t.Context(), f)
-		if err != nil || next != 0 {
-			t.Fatal(next, err)
+		page, err := s.OrganizationPage(t.Context(), f)
+		if err != nil || page.Next != 0 {
+			t.Fatal(page.Next, err)
 		}
-		for _, o := range page[:min(len(page), limit)] {
+		for _, o := range page.Rows[:min(len(page.Rows), limit)] {
 			all = append(all, o.Name)
 		}
-		if len(page) <= limit {
+		if len(page.Rows) <= limit {
 			return strings.Join(all, " ")
 		}
-		last := page[limit-1]
+		last := page.Rows[limit-1]
 		f.Before, f.Figure = last.Organization.RowID, f.Sort.Of(last.OrganizationFigures)
 	}
 }
@@ -78,9 +78,9 @@ func TestOrganizationsInOrder(t *testing.T) {
 		if got := pagesOf(t, store, access.OrganizationFilter{Sort: access.ByTrouble, Beginning: "D", Limit: 1}); got != "d Default" {
 			t.Errorf("found %s", got)
 		}
-		page, _, err := store.OrganizationPage(t.Context(), access.OrganizationFilter{Limit: 10})
-		a := slices.IndexFunc(page, func(o access.ListedOrganization) bool { return o.Name == "a" })
-		if got := page[a]; err != nil || got.InTrouble != 1 || got.Pending != 6 || got.Events != 2 || *got.Organization.LastEventAt != last || page[0].Pending != 3 {
+		page, err := store.OrganizationPage(t.Context(), access.OrganizationFilter{Limit: 10})
+		a := slices.IndexFunc(page.Rows, func(o access.ListedOrganization) bool { return o.Name == "a" })
+		if got := page.Rows[a]; err != nil || got.InTrouble != 1 || got.Pending != 6 || got.Events != 2 || *got.Organization.LastEventAt != last || page.Rows[0].Pending != 3 {
 			t.Errorf("%+v, error %v", got, err)
 		}
 		storagetest.NoneGrows(t, store, map[string]string{"FROM json_each(?1) j CROSS JOIN organizations": "TEMP B-TREE FOR ORDER BY"})
@@ -101,8 +101,8 @@ func BenchmarkOrganizationPage(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if page, _, err := store.OrganizationPage(b.Context(), f); err != nil || len(page) < 51 {
-					b.Fatal(len(page), err)
+				if page, err := store.OrganizationPage(b.Context(), f); err != nil || len(page.Rows) < 51 {
+					b.Fatal(len(page.Rows), err)
 				}
 			}
 		})

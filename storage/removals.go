@@ -68,10 +68,10 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 			return err
 		}
 		// Nobody has received its published audit events.
-		if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, o.RowID); err != nil {
+		if err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, o.RowID); err != nil {
 			return err
 		}
-		if _, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", by.LogOrganization(), o.RowID); err != nil {
+		if err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", by.LogOrganization(), o.RowID); err != nil {
 			return err
 		}
 		if err := s.Directory.RemoveOrganization(t, o.RowID); err != nil {

@@ -113,5 +113,5 @@ func mustPage(b *testing.B, store *storage.Store) []webhook.Subscription {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return page.Subscriptions
+	return page.Rows
 }

@@ -122,23 +122,24 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.pools.reads.Get(ctx, &one, "SELECT 1")
 }
 
-// OrganizationPage lists organizations with their figures, in the order of the filter. If next is not 0, a search ended early, and next is
-// the row id at which the next page begins. An order knows no organization that is younger than the figures.
-func (s *Store) OrganizationPage(ctx context.Context, f access.OrganizationFilter) (page []access.ListedOrganization, next int64, err error) {
+// OrganizationPage lists organizations with their figures, in the order of the filter. An
+// order knows no organization that is younger than the figures.
+func (s *Store) OrganizationPage(ctx context.Context, f access.OrganizationFilter) (page access.Page[access.ListedOrganization], err error) {
 	figures, err := s.OrganizationFigures(ctx)
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
-	var found []access.Organization
+	var found access.Page[access.Organization]
 	if f.Sort == "" {
-		found, next, err = s.Directory.OrganizationPage(ctx, f.Beginning, f.Before, f.Limit)
+		found, err = s.Directory.OrganizationPage(ctx, f.Beginning, f.Before, f.Limit)
 	} else {
-		found, err = s.OrganizationsInOrder(ctx, inOrder(figures, f), f.Beginning, f.Limit)
+		found.Rows, err = s.OrganizationsInOrder(ctx, inOrder(figures, f), f.Beginning, f.Limit)
 	}
-	for _, o := range found {
-		page = append(page, access.ListedOrganization{Organization: o, OrganizationFigures: figures[o.RowID]})
+	for _, o := range found.Rows {
+		page.Rows = append(page.Rows, access.ListedOrganization{Organization: o, OrganizationFigures: figures[o.RowID]})
 	}
-	return page, next, err
+	page.Next = found.Next
+	return page, err
 }
 
 // inOrder returns the row ids of the organizations that may be on a page. Without a search, those are as many as the page has.

@@ -29,9 +29,9 @@ type message struct {
 }
 
 // newMessage makes a message. The first line of the body repeats the title, because some services show only the body.
-func newMessage(kind Kind, title, from string, paragraphs ...string) message {
-	body := strings.ToUpper(title[:1]) + title[1:] + ".\n\n" + strings.Join(paragraphs, "\n\n") + "\n\n" + signature(from)
-	return message{kind: kind, title: "Keyhook: " + title, body: body}
+func (o *Options) newMessage(kind Kind, title string, facts map[string]any, paragraphs ...string) message {
+	body := strings.ToUpper(title[:1]) + title[1:] + ".\n\n" + strings.Join(paragraphs, "\n\n") + "\n\n" + signature(o.From)
+	return message{kind: kind, title: "Keyhook: " + title, body: body, facts: facts}
 }
 
 // members are the message as JSON, for programs.
@@ -49,14 +49,10 @@ func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, deta
 	text := conditionTexts[kind]
 	facts := map[string]any{"since": since.UTC().Format(time.RFC3339), "is_over": !begins}
 	if !begins {
-		m := newMessage(kind, text.ends, o.From, "The problem began at "+utc(since)+".")
-		m.facts = facts
-		return m
+		return o.newMessage(kind, text.ends, facts, "The problem began at "+utc(since)+".")
 	}
 	mend := strings.ReplaceAll(text.mend, "DOCTOR", o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}))
-	m := newMessage(kind, text.begins, o.From, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", mend)
-	m.facts = facts
-	return m
+	return o.newMessage(kind, text.begins, facts, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", mend)
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
@@ -74,26 +70,24 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 		}
 	}
 	title = all.String() + " " + title
-	var entries []string
+	paragraphs, subjects := []string{lead}, []subject{}
 	room := maxBody - len(title) - len(lead)
 	for _, s := range named {
 		entry := o.subscriptionText(kind, s)
 		if room -= len(entry); room < 0 {
 			break
 		}
-		entries = append(entries, entry)
+		paragraphs = append(paragraphs, entry)
 	}
-	if more := all.subscriptions - len(entries); more > 0 {
-		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(webhook.Mend{Action: list})))
+	if more := all.subscriptions + 1 - len(paragraphs); more > 0 {
+		paragraphs = append(paragraphs, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(webhook.Mend{Action: list})))
 	}
-	m := newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
-	subjects := []subject{}
 	for _, s := range named {
 		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
 			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
-	m.facts = map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
-	return m
+	facts := map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
+	return o.newMessage(kind, title, facts, paragraphs...)
 }
 
 // subject is a subscription in a message for programs.
@@ -166,9 +160,7 @@ func (o *Options) credentialsMessage(kind Kind, due []webhook.CredentialNews) me
 	if more > 0 {
 		paragraphs = append(paragraphs, fmt.Sprintf("And %d more organizations.", more))
 	}
-	m := newMessage(kind, title, o.From, paragraphs...)
-	m.facts = map[string]any{"organizations": organizations, "more_organizations": more}
-	return m
+	return o.newMessage(kind, title, map[string]any{"organizations": organizations, "more_organizations": more}, paragraphs...)
 }
 
 // organizationText names an organization.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -16,7 +17,7 @@ type object[T any] struct {
 	pair    string                                            // names a new object that has no name of its own; the item's is ambiguous, because a part may have a slash
 	find    func(ctx context.Context, name string) (T, error) // NotFound if there is none
 	key     func(T) string                                    // in the list of applied objects
-	compare func(before T) error                              // notes the fields that change; before is empty for a new object
+	compare func(before T)                                    // notes the fields that change, and problems; before is empty for a new object
 	create  func() (T, error)
 	update  func(before T) (T, error)
 }
@@ -37,7 +38,8 @@ func settle[T any](r *run, i *item, o object[T]) error {
 	if err := r.identify(i, o.kind, key); err != nil {
 		return err
 	}
-	if err := o.compare(before); err != nil || r.looks || i.isSame() {
+	o.compare(before)
+	if err := i.Err(); err != nil || r.looks || i.isSame() {
 		return err
 	}
 	if !i.isNew {
@@ -52,19 +54,18 @@ func settle[T any](r *run, i *item, o object[T]) error {
 func (r *run) makePlan(i *item) error {
 	i.Require("name", "api_rate_limit_per_minute")
 	name, c := i.Slug("name"), i.Plan()
-	i.name = valueOf(name)
+	i.name = form.Or(name, "")
 	return settle(r, i, object[access.Plan]{
 		kind: access.KindPlan, find: r.Store.Plan, key: nameOfPlan,
-		compare: func(before access.Plan) error {
+		compare: func(before access.Plan) {
 			c.APIKeys = compare(i, "api_keys", c.APIKeys, before.APIKeys, false)
 			c.Webhooks = compare(i, "webhooks", c.Webhooks, before.Webhooks, false)
-			compareLimit(i, "api_rate_limit_per_minute", &c.SetRateLimit, &c.RateLimitPerMinute, before.RateLimitPerMinute)
-			compareLimit(i, "max_subscriptions", &c.SetMaxSubscriptions, &c.MaxSubscriptions, before.MaxSubscriptions)
-			compareLimit(i, "max_api_keys", &c.SetMaxAPIKeys, &c.MaxAPIKeys, before.MaxAPIKeys)
-			compareLimit(i, "max_stored_bytes_per_day", &c.SetMaxStoredBytes, &c.MaxStoredBytes, before.MaxStoredBytes)
-			return nil
+			c.RateLimitPerMinute = compare(i, "api_rate_limit_per_minute", c.RateLimitPerMinute, before.RateLimitPerMinute, nil)
+			c.MaxSubscriptions = compare(i, "max_subscriptions", c.MaxSubscriptions, before.MaxSubscriptions, nil)
+			c.MaxAPIKeys = compare(i, "max_api_keys", c.MaxAPIKeys, before.MaxAPIKeys, nil)
+			c.MaxStoredBytes = compare(i, "max_stored_bytes_per_day", c.MaxStoredBytes, before.MaxStoredBytes, nil)
 		},
-		create: func() (access.Plan, error) { return r.Store.CreatePlan(r.ctx, r.by, c.New(i.name)) },
+		create: func() (access.Plan, error) { return r.Store.CreatePlan(r.ctx, r.by, c.On(access.Plan{Name: i.name})) },
 		update: func(access.Plan) (access.Plan, error) { return r.Store.UpdatePlan(r.ctx, r.by, i.name, c) },
 	})
 }
@@ -74,26 +75,22 @@ func nameOfPlan(p access.Plan) string { return p.Name }
 func (r *run) makePermission(i *item) error {
 	i.Require("key")
 	key, description, internal := i.PermissionKey("key"), i.Multiline("description"), i.Bool("internal")
-	i.name = valueOf(key)
+	i.name = form.Or(key, "")
 	return settle(r, i, object[access.Permission]{
 		kind: access.KindPermission, find: r.Store.Permission, key: func(p access.Permission) string { return p.Key },
-		compare: func(before access.Permission) error {
+		compare: func(before access.Permission) {
+			description = compare(i, "description", description, before.Description, "")
 			switch {
 			case before.BuiltIn:
-				return builtIn(i, access.KindPermission)
+				refuseBuiltIn(i, access.KindPermission)
 			case i.isNew:
-				description = compare(i, "description", description, "", "")
 				compare(i, "internal", internal, false, false)
-				return nil
 			case internal != nil && *internal != before.Internal:
 				i.Refuse("internal", "fixed", "This never changes after the creation, and it is %t on the server; delete the permission first, or leave the field out.", before.Internal)
-				return i.Err()
 			}
-			description = compare(i, "description", description, before.Description, "")
-			return nil
 		},
 		create: func() (access.Permission, error) {
-			return r.Store.CreatePermission(r.ctx, r.by, access.Permission{Key: i.name, Description: valueOf(description), Internal: valueOf(internal)})
+			return r.Store.CreatePermission(r.ctx, r.by, access.Permission{Key: i.name, Description: form.Or(description, ""), Internal: form.Or(internal, false)})
 		},
 		update: func(access.Permission) (access.Permission, error) {
 			return r.Store.UpdatePermission(r.ctx, r.by, i.name, *description)
@@ -104,20 +101,19 @@ func (r *run) makePermission(i *item) error {
 func (r *run) makeRole(i *item) error {
 	i.Require("name", "permissions")
 	name, granted := i.Slug("name"), r.lookup.Permissions(r.ctx, i.Form, "permissions")
-	i.name = valueOf(name)
-	for _, key := range valueOf(granted).Keys() {
+	i.name = form.Or(name, "")
+	for _, key := range form.Or(granted, access.Scope{}).Keys() {
 		if r.isPruned(identity(access.KindPermission, key)) {
 			i.Refuse("permissions", "pruned", "prune would remove %s, which is not in the document; put it back, or remove it here.", key)
 		}
 	}
 	return settle(r, i, object[access.Role]{
 		kind: access.KindRole, find: r.Store.Role, key: nameOfRole,
-		compare: func(before access.Role) error {
+		compare: func(before access.Role) {
 			if before.BuiltIn {
-				return builtIn(i, access.KindRole)
+				refuseBuiltIn(i, access.KindRole)
 			}
 			compare(i, "permissions", new(granted.Keys()), before.Permissions.Keys(), nil)
-			return nil
 		},
 		create: func() (access.Role, error) {
 			return r.Store.CreateRole(r.ctx, r.by, access.Role{Name: i.name, Permissions: *granted})
@@ -133,29 +129,27 @@ func nameOfRole(r access.Role) string { return r.Name }
 func (r *run) makeEventType(i *item) error {
 	i.Require("type", "description")
 	name, c := i.EventType("type"), i.EventTypeChange()
-	i.name = valueOf(name)
+	i.name = form.Or(name, "")
 	put := func() (webhook.EventType, error) {
 		made, err := r.Store.PutEventType(r.ctx, r.by, i.name, c)
 		return made.Is, err
 	}
 	return settle(r, i, object[webhook.EventType]{
 		kind: access.KindEventType, find: r.Store.CataloguedType, key: func(t webhook.EventType) string { return t.Type },
-		compare: func(before webhook.EventType) error {
+		compare: func(before webhook.EventType) {
 			c.Description = compare(i, "description", c.Description, before.Description, "")
 			c.Group = compare(i, "group", c.Group, before.Group, "")
 			c.Example = (*[]byte)(compare(i, "example", (*json.RawMessage)(c.Example), before.Example, nil))
 			c.Schema = (*[]byte)(compare(i, "schema", (*json.RawMessage)(c.Schema), before.Schema, nil))
-			return nil
 		},
 		create: put,
 		update: func(webhook.EventType) (webhook.EventType, error) { return put() },
 	})
 }
 
-// builtIn refuses to change an object that is built in.
-func builtIn(i *item, kind string) error {
+// refuseBuiltIn refuses to change an object that is built in.
+func refuseBuiltIn(i *item, kind string) {
 	i.Refuse("", "built_in", "The %s is built in and cannot be changed; remove it from the document.", kind)
-	return i.Err()
 }
 
 func (r *run) makeMember(i *item) error {
@@ -187,9 +181,8 @@ func (r *run) makeMember(i *item) error {
 			return members[0], nil
 		},
 		key: func(access.Member) string { return access.MemberKey(in.ID, who.ID) },
-		compare: func(before access.Member) error {
+		compare: func(before access.Member) {
 			compare(i, "role", &given.Name, before.Role, "")
-			return nil
 		},
 		create: set,
 		update: func(access.Member) (access.Member, error) { return set() },

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -14,7 +15,7 @@ func idOfOrganization(o access.Organization) string { return o.ID }
 func (r *run) makeOrganization(i *item) error {
 	i.Require("external_id", "name", "plan")
 	external, name := i.ExternalID("external_id"), i.Label("name")
-	i.name = valueOf(external)
+	i.name = form.Or(external, "")
 	plan, err := reference(r, i, "plan", r.Store.Plan, nameOfPlan)
 	if err != nil {
 		return err
@@ -23,9 +24,8 @@ func (r *run) makeOrganization(i *item) error {
 	var c access.OrganizationChange
 	return settle(r, i, object[access.Organization]{
 		kind: access.KindOrganization, find: r.Store.Organization, key: idOfOrganization,
-		compare: func(before access.Organization) error {
+		compare: func(before access.Organization) {
 			c.Name, c.Plan = compare(i, "name", name, before.Name, ""), compare(i, "plan", &plan.Name, before.Plan, "")
-			return nil
 		},
 		create: func() (access.Organization, error) {
 			return r.Store.CreateOrganization(r.ctx, r.by, access.Organization{Name: *name, Plan: plan.Name, ExternalID: external})
@@ -41,17 +41,16 @@ func idOfUser(u access.User) string { return u.ID }
 func (r *run) makeUser(i *item) error {
 	i.Require("external_id", "name")
 	external, name, email := i.ExternalID("external_id"), i.Label("name"), i.EmailOrNull("email")
-	i.name = valueOf(external)
+	i.name = form.Or(external, "")
 	requireName(i, external)
 	var c access.UserChange
 	return settle(r, i, object[access.User]{
 		kind: access.KindUser, find: r.Store.User, key: idOfUser,
-		compare: func(before access.User) error {
+		compare: func(before access.User) {
 			c.Name, c.Email = compare(i, "name", name, before.Name, ""), compare(i, "email", email, before.Email, "")
-			return nil
 		},
 		create: func() (access.User, error) {
-			return r.Store.CreateUser(r.ctx, r.by, access.User{Name: *name, Email: valueOf(email), ExternalID: external, IsActive: true})
+			return r.Store.CreateUser(r.ctx, r.by, access.User{Name: *name, Email: form.Or(email, ""), ExternalID: external, IsActive: true})
 		},
 		update: func(before access.User) (access.User, error) { return r.Store.UpdateUser(r.ctx, r.by, before.ID, c) },
 	})
@@ -66,7 +65,7 @@ func requireName(i *item, external *string) {
 
 // namePair returns the name of an object that has no name of its own.
 func (r *run) namePair(i *item, first, second string) string {
-	return valueOf(i.Line(first, access.MaxExternalID)) + "/" + valueOf(i.Line(second, access.MaxExternalID))
+	return form.Or(i.Line(first, access.MaxExternalID), "") + "/" + form.Or(i.Line(second, access.MaxExternalID), "")
 }
 
 func (r *run) makeSubscription(i *item) error {
@@ -82,7 +81,7 @@ func (r *run) makeSubscription(i *item) error {
 	by := r.by
 	by.Organization = in.RowID
 	return settle(r, i, object[webhook.Subscription]{
-		kind: access.KindSubscription, pair: in.ID + "/" + valueOf(given.ExternalID),
+		kind: access.KindSubscription, pair: in.ID + "/" + form.Or(given.ExternalID, ""),
 		key: func(s webhook.Subscription) string { return s.ID },
 		find: func(ctx context.Context, _ string) (found webhook.Subscription, err error) {
 			id, err := r.Store.SubscriptionID(ctx, in.RowID, *given.ExternalID)
@@ -91,16 +90,15 @@ func (r *run) makeSubscription(i *item) error {
 			}
 			return r.Store.Subscription(ctx, in.RowID, id)
 		},
-		compare: func(before webhook.Subscription) error {
+		compare: func(before webhook.Subscription) {
 			c = compareSubscription(i, given, before)
-			return nil
 		},
 		create: func() (webhook.Subscription, error) {
 			if secret.IsZero() && !r.dry {
 				i.Refuse("secret", "missing", "A new subscription needs its secret, so that you can save the secret before the subscription exists.")
 				return webhook.Subscription{}, i.Err()
 			}
-			c.Secret, c.ExternalID, c.AuditEvents = secret, given.ExternalID, new(valueOf(given.AuditEvents))
+			c.Secret, c.ExternalID, c.AuditEvents = secret, given.ExternalID, new(form.Or(given.AuditEvents, false))
 			made, _, err := r.Store.CreateSubscription(r.ctx, by, in.RowID, c)
 			return made, err
 		},
@@ -125,8 +123,7 @@ func compareSubscription(i *item, given webhook.SubscriptionChange, before webho
 	}
 	c.AuditEvents = compare(i, "audit_events", given.AuditEvents, before.AuditEvents, false)
 	c.Description = compare(i, "description", given.Description, before.Description, "")
-	c.SetRateLimit, c.RateLimitPerSecond = given.SetRateLimit, given.RateLimitPerSecond
-	compareLimit(i, "rate_limit_per_second", &c.SetRateLimit, &c.RateLimitPerSecond, before.RateLimitPerSecond)
+	c.RateLimitPerSecond = compare(i, "rate_limit_per_second", given.RateLimitPerSecond, before.RateLimitPerSecond, nil)
 	c.Ordered = compare(i, "ordered", given.Ordered, before.Ordered, false)
 	c.Filter = compare(i, "filter", given.Filter, before.Filter, nil)
 	compareHeaders(i, &c, given.Headers, before)

@@ -19,7 +19,7 @@ const fieldsOfSubscription = "event_types audit_events description rate_limit_pe
 func TestFieldsOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	// Each document needs the URL and the external id. Only a creation takes a secret, and only people pause.
-	want := strings.Fields("secret url external_id is_active set_rate_limit " + fieldsOfSubscription)
+	want := strings.Fields("secret url external_id is_active " + fieldsOfSubscription)
 	var have []string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[webhook.SubscriptionChange]()) {
 		have = append(have, strings.ToLower(regexp.MustCompile("([a-z])([A-Z])").ReplaceAllString(field.Name, "${1}_$2")))

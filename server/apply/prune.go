@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"math"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (r *run) countClosures() (map[string][]field, error) {
 
 // removeAll removes what apply has created and the document does not have: first the objects that refer to others.
 func (r *run) removeAll(closures map[string][]field) error {
-	for _, k := range slices.Backward(kinds()) {
+	for _, k := range slices.Backward(r.kinds()) {
 		for _, a := range r.list {
 			if a.Kind != k.name || !r.isPruned(identity(a.Kind, a.Key)) {
 				continue
@@ -77,7 +78,7 @@ func (r *run) removeAll(closures map[string][]field) error {
 				return err
 			}
 			c := change{Action: remove, Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
-			if err := r.noteRemoval(c, k.remove(r, a.Key)); err != nil {
+			if err := r.noteRemoval(c, k.remove(r.ctx, r.by, a.Key)); err != nil {
 				return err
 			}
 			r.changes = append(r.changes, c)
@@ -142,32 +143,25 @@ func (r *run) organizationOf(subscription string) (access.Organization, error) {
 	return r.Store.Organization(r.ctx, id)
 }
 
-func (r *run) removePlan(key string) error       { return r.Store.DeletePlan(r.ctx, r.by, key) }
-func (r *run) removePermission(key string) error { return r.Store.DeletePermission(r.ctx, r.by, key) }
-func (r *run) removeRole(key string) error       { return r.Store.DeleteRole(r.ctx, r.by, key) }
-func (r *run) removeEventType(key string) error  { return r.Store.DeleteEventType(r.ctx, r.by, key) }
-func (r *run) removeUser(key string) error       { return r.Store.DeleteUser(r.ctx, r.by, key) }
-
-func (r *run) removeMember(key string) error {
+func (r *run) removeMember(ctx context.Context, by access.Actor, key string) error {
 	organization, user, _ := strings.Cut(key, "/")
-	return r.Store.RemoveMember(r.ctx, r.by, organization, user)
+	return r.Store.RemoveMember(ctx, by, organization, user)
 }
 
 // removeOrganization deletes an empty organization, and closes any other.
-func (r *run) removeOrganization(key string) error {
-	err := r.Store.DeleteOrganization(r.ctx, r.by, key)
+func (r *run) removeOrganization(ctx context.Context, by access.Actor, key string) error {
+	err := r.Store.DeleteOrganization(ctx, by, key)
 	if fault.KindOf(err) == fault.Conflict {
-		_, err = r.Store.CloseOrganization(r.ctx, r.by, key)
+		_, err = r.Store.CloseOrganization(ctx, by, key)
 	}
 	return err
 }
 
-func (r *run) removeSubscription(key string) error {
+func (r *run) removeSubscription(ctx context.Context, by access.Actor, key string) error {
 	in, err := r.organizationOf(key)
 	if err != nil {
 		return err
 	}
-	by := r.by
 	by.Organization = in.RowID
-	return r.Store.DeleteSubscription(r.ctx, by, in.RowID, key)
+	return r.Store.DeleteSubscription(ctx, by, in.RowID, key)
 }

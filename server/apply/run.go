@@ -14,21 +14,21 @@ import (
 // kind is a section of the document.
 type kind struct {
 	name, section string
-	make          func(*run, *item) error // creates or changes an object, or notes its problems
-	remove        func(r *run, key string) error
+	make          func(*item) error // creates or changes an object, or notes its problems
+	remove        func(ctx context.Context, by access.Actor, key string) error
 }
 
 // kinds are in the order in which objects refer to each other.
-func kinds() []kind {
+func (r *run) kinds() []kind {
 	return []kind{
-		{access.KindPlan, "plans", (*run).makePlan, (*run).removePlan},
-		{access.KindPermission, "permissions", (*run).makePermission, (*run).removePermission},
-		{access.KindRole, "roles", (*run).makeRole, (*run).removeRole},
-		{access.KindEventType, "event_types", (*run).makeEventType, (*run).removeEventType},
-		{access.KindOrganization, "organizations", (*run).makeOrganization, (*run).removeOrganization},
-		{access.KindUser, "users", (*run).makeUser, (*run).removeUser},
-		{access.KindMember, "members", (*run).makeMember, (*run).removeMember},
-		{access.KindSubscription, "subscriptions", (*run).makeSubscription, (*run).removeSubscription},
+		{access.KindPlan, "plans", r.makePlan, r.Store.DeletePlan},
+		{access.KindPermission, "permissions", r.makePermission, r.Store.DeletePermission},
+		{access.KindRole, "roles", r.makeRole, r.Store.DeleteRole},
+		{access.KindEventType, "event_types", r.makeEventType, r.Store.DeleteEventType},
+		{access.KindOrganization, "organizations", r.makeOrganization, r.removeOrganization},
+		{access.KindUser, "users", r.makeUser, r.Store.DeleteUser},
+		{access.KindMember, "members", r.makeMember, r.removeMember},
+		{access.KindSubscription, "subscriptions", r.makeSubscription, r.removeSubscription},
 	}
 }
 
@@ -78,7 +78,7 @@ func identity(kind, key string) string { return kind + " " + key }
 // read splits the document into its objects.
 func (r *run) read(document *form.Form) error {
 	r.sections = map[string][]*form.Form{}
-	for _, k := range kinds() {
+	for _, k := range r.kinds() {
 		r.sections[k.name] = document.List(k.section, maxObjects)
 	}
 	return document.Err()
@@ -150,7 +150,7 @@ func (r *run) refusal() error {
 
 // makeAll makes the objects of the document, in the order in which they refer to each other.
 func (r *run) makeAll() error {
-	for _, k := range kinds() {
+	for _, k := range r.kinds() {
 		for _, f := range r.sections[k.name] {
 			if r.isSame[f] && !r.looks {
 				continue
@@ -170,7 +170,7 @@ func (r *run) makeOne(k kind, f *form.Form) error {
 	f.Reset()
 	i := &item{Form: f, path: strings.TrimSuffix(f.Path(""), ".")}
 	problems := len(r.problems)
-	if err := r.note(i.path, k.make(r, i)); err != nil {
+	if err := r.note(i.path, k.make(i)); err != nil {
 		return err
 	}
 	if i.skipped || len(r.problems) > problems {
@@ -221,7 +221,7 @@ func isRefusal(kind fault.Kind) bool {
 
 // nameExisting returns the path of an object of the document, or the id.
 func (r *run) nameExisting(id string) string {
-	for _, k := range kinds() {
+	for _, k := range r.kinds() {
 		if path, found := r.named[identity(k.name, id)]; found {
 			return path
 		}
@@ -288,25 +288,5 @@ func compare[T any](i *item, name string, given *T, before, usual T) *T {
 		return nil
 	}
 	i.fields = append(i.fields, field{name, before, *value})
-	return value
-}
-
-// compareLimit is compare for a limit, where null means that there is none. Its usual value is null.
-func compareLimit(i *item, name string, isSet *bool, limit **int64, before *int64) {
-	var given **int64
-	if *isSet {
-		given = new(*limit)
-	}
-	changed := compare(i, name, given, before, nil)
-	if *isSet = changed != nil; *isSet {
-		*limit = *changed
-	}
-}
-
-// valueOf returns the value of a field, or its zero value.
-func valueOf[T any](field *T) (value T) {
-	if field != nil {
-		value = *field
-	}
 	return value
 }

@@ -111,23 +111,21 @@ func parseOrigin(s string) (string, error) {
 // encryptionKeyForm is 32 bytes as hexadecimal digits, or in either alphabet of base64, with or without padding.
 var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=?|[0-9A-Za-z_-]{43}=?)$`)
 
-// encryptionKeyProblem checks only the form, so that the problem names the setting. Storage decodes the key. A new key cannot
+// checkEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key. A new key cannot
 // open the signing secrets of a database that exists, so the mend depends on that.
-func encryptionKeyProblem(key, database string) (what, mend string) {
+func checkEncryptionKey(key, database string) error {
 	if key == "" || encryptionKeyForm.MatchString(key) {
-		return "", ""
+		return nil
 	}
-	what, mend = "the key must be 32 random bytes in base64, or as 64 hex digits", "make one with: openssl rand -base64 32"
+	mend := "make one with: openssl rand -base64 32"
 	if info, err := os.Stat(database); err == nil && info.Size() > 0 {
 		mend = "restore the key of " + database + " from your copy, because a new key cannot open its signing secrets"
 		if _, err := os.Stat(database + ".key"); err == nil {
 			mend += "; if " + database + ".key has the key, remove the setting"
 		}
 	}
-	return what, mend
+	return advise("the key must be 32 random bytes in base64, or as 64 hex digits", mend)
 }
-
-func acceptAny(string) error { return nil }
 
 func checkToken(s string) error {
 	if _, ok := access.Opaque(s); !ok {

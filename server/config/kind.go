@@ -87,10 +87,6 @@ func limited[T int | int64 | float64 | time.Duration](label, example string, rea
 
 func number(least, most int) kind { return limited("whole number", "16", readWhole, least, most) }
 
-func factor(least, most float64) kind { return limited("number", "2.5", readDecimal, least, most) }
-
-func size(least, most int64) kind { return limited("size", `"64MiB" or "1GiB"`, readSize, least, most) }
-
 func duration(least, most time.Duration) kind {
 	inner := limited("duration", `"500ms", "15s", "12h" or "30d"`, ParseDuration, least, most)
 	return kind{label: inner.label, parse: func(s string) (any, error) {
@@ -174,11 +170,9 @@ var networks = items("networks", "10.0.0.0/8", 1000, "combine them into larger n
 
 // notices takes durations from an hour to a year.
 var notices = items("durations", "720h, 24h", 10, "remove some", func(s string) (time.Duration, error) {
-	d, err := duration(time.Hour, 365*day).parse(s)
-	if err != nil {
-		return 0, err
-	}
-	return d.(time.Duration), nil
+	value, err := duration(time.Hour, 365*day).parse(s)
+	d, _ := value.(time.Duration) // nil if err is not
+	return d, err
 })
 
 // origins takes origins of web pages.

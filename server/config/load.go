@@ -14,20 +14,15 @@ const fromDefault = "default"
 // in this order of precedence. flags were defined by Flags; nil means none. An empty variable counts as not set. The error
 // is Problems, with all problems at once.
 func Load(flags *pflag.FlagSet) (Config, error) {
-	l := newLoader(flags)
-	c := l.load()
-	if len(l.problems) > 0 {
-		return Config{}, l.problems
-	}
-	return c, nil
+	return newLoader(flags).load()
 }
 
 // Sources loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
 func Sources(flags *pflag.FlagSet) ([]Effective, error) {
 	l := newLoader(flags)
-	c := l.load()
-	if len(l.problems) > 0 {
-		return nil, l.problems
+	c, err := l.load()
+	if err != nil {
+		return nil, err
 	}
 	var list []Effective
 	for _, s := range table {
@@ -81,8 +76,8 @@ func must(err error) {
 	}
 }
 
-// load returns the configuration. It is valid if there are no problems.
-func (l *loader) load() (c Config) {
+// load returns the configuration. The error is Problems.
+func (l *loader) load() (c Config, err error) {
 	l.problems = append(l.file.problems, unknownVariables(os.Environ())...)
 	failed := map[string]bool{}
 	for _, s := range table {
@@ -99,18 +94,21 @@ func (l *loader) load() (c Config) {
 		c.set(s.Name, value)
 	}
 	for _, r := range rules {
-		if slices.ContainsFunc(r.names, func(name string) bool { return failed[name] }) {
-			continue
-		}
-		if what, mend := r.broken(c); what != "" {
-			l.wrong(r.names[0], advise(what, mend))
+		if !slices.ContainsFunc(r.names, func(name string) bool { return failed[name] }) && r.isBroken(c) {
+			l.wrong(r.names[0], advise(r.what, r.mend))
 		}
 	}
-	slices.SortStableFunc(l.problems, func(a, b Problem) int { return index(a.Setting) - index(b.Setting) })
+	if err := checkEncryptionKey(c.Encryption.Key.Reveal(), c.Storage.Path); err != nil && !failed["storage.path"] {
+		l.wrong("encryption.key", err)
+	}
+	if len(l.problems) > 0 {
+		slices.SortStableFunc(l.problems, func(a, b Problem) int { return index(a.Setting) - index(b.Setting) })
+		return Config{}, l.problems
+	}
 	if dev, _ := l.flags.GetBool(flagDev); dev {
 		c = l.dev(c)
 	}
-	return c
+	return c, nil
 }
 
 // wrong adds the problems of a setting. An error may join several.

@@ -35,7 +35,8 @@ var table = []Setting{
 		"requests per second of one organization without an API key, and twice as many in a burst; platform:act_as has no limit"),
 	newSetting("server.connections_per_address", show(share.DefaultConnectionsPerAddress), number(1, share.MaxConnections),
 		"open connections of one client address (IPv6: one /64, and four times as many for a /56); server.trusted_proxies have no limit"),
-	newSetting("server.body_memory", show(int64(exchange.SmallestMemory)), size(exchange.SmallestMemory, 64<<30),
+	newSetting("server.body_memory", show(int64(exchange.SmallestMemory)),
+		limited("size", `"64MiB" or "1GiB"`, readSize, exchange.SmallestMemory, 64<<30),
 		"memory for the bodies of all current requests; one organization may use two thirds of it"),
 
 	newSetting("storage.path", "keyhook.db", text("path", checkDatabasePath),
@@ -58,7 +59,7 @@ var table = []Setting{
 		"maximum number of attempts for one delivery, including the first"),
 	newSetting("webhooks.retry_base", show(dispatch.DefaultRetryBase), duration(time.Millisecond, day),
 		"delay before the second attempt"),
-	newSetting("webhooks.retry_factor", show(dispatch.DefaultRetryFactor), factor(1, 100),
+	newSetting("webhooks.retry_factor", show(dispatch.DefaultRetryFactor), limited("number", "2.5", readDecimal, 1, 100),
 		"each delay is this many times longer than the delay before it"),
 	newSetting("webhooks.retry_max", "600s", duration(time.Millisecond, 7*day),
 		"maximum delay, even if Retry-After of a receiver asks for more"),
@@ -86,7 +87,7 @@ var table = []Setting{
 	newSetting("egress.ca_file", "", text("path", checkLine),
 		"PEM file with more certificate authorities to trust, for your own receivers and issuer"),
 
-	newSetting("encryption.key", "", secret(acceptAny), // a rule checks it
+	newSetting("encryption.key", "", secret(func(string) error { return nil }), // see checkEncryptionKey
 		"key that encrypts the signing secrets; empty: the first start makes one in <database>.key, and you must back up that file"),
 
 	newSetting("bootstrap.token", "", secret(checkToken),
@@ -135,61 +136,40 @@ var table = []Setting{
 // rule is a condition on several settings. Its problem is reported for the first of names. It is not checked if one of them
 // has a problem of its own.
 type rule struct {
-	names  []string
-	broken func(Config) (what, mend string) // empty if the value follows the rule
+	names      []string
+	isBroken   func(Config) bool
+	what, mend string
 }
 
 var rules = []rule{
-	{[]string{"server.tls_cert_file", "server.tls_key_file"}, func(c Config) (what, mend string) {
-		if (c.Server.TLSCertFile == "") != (c.Server.TLSKeyFile == "") {
-			return "one of server.tls_cert_file and server.tls_key_file is missing", "set both, or neither"
-		}
-		return
-	}},
-	{[]string{"encryption.key", "storage.path"}, func(c Config) (what, mend string) {
-		return encryptionKeyProblem(c.Encryption.Key.Reveal(), c.Storage.Path)
-	}},
-	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) (what, mend string) {
+	{[]string{"server.tls_cert_file", "server.tls_key_file"}, func(c Config) bool {
+		return (c.Server.TLSCertFile == "") != (c.Server.TLSKeyFile == "")
+	}, "one of server.tls_cert_file and server.tls_key_file is missing", "set both, or neither"},
+	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) bool {
 		token := c.Bootstrap.Token.Reveal()
-		if _, minted := access.LooksMinted(token); minted || strings.HasPrefix(token, c.Keys.Prefix+"_") {
-			return "the token looks like a key or token that Keyhook makes, so its checksum would be wrong", "set a token of another form, such as from: openssl rand -hex 24"
-		}
-		return
-	}},
-	{[]string{"webhooks.retry_max", "webhooks.retry_base"}, func(c Config) (what, mend string) {
-		if c.Webhooks.RetryMax < c.Webhooks.RetryBase {
-			return "the value must be at least webhooks.retry_base, which is the first delay", "set a larger value, or a smaller webhooks.retry_base"
-		}
-		return
-	}},
-	{[]string{"webhooks.disabled_after", "webhooks.failing_after"}, func(c Config) (what, mend string) {
-		if c.Webhooks.DisabledAfter <= c.Webhooks.FailingAfter {
-			return "the value must be more than webhooks.failing_after, because a subscription is failing before it is disabled", "set a larger value, or a smaller webhooks.failing_after"
-		}
-		return
-	}},
-	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) (what, mend string) {
-		if c.OIDC.Issuer != "" && c.OIDC.Audience == "" {
-			return "oidc.audience is missing, so tokens for any other service would be accepted", "set oidc.audience"
-		}
-		if c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != "" {
-			return "the setting is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"
-		}
-		return
-	}},
-	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) (what, mend string) {
-		if c.Console.OIDCClientID != "" && c.OIDC.Issuer == "" {
-			return "oidc.issuer is missing, so nobody can sign in with this client", "set oidc.issuer and oidc.audience, or remove console.oidc_client_id"
-		}
-		if c.Console.OIDCClientID == "" && !c.Console.OIDCClientSecret.IsZero() {
-			return "the setting is missing, but console.oidc_client_secret is set", "set console.oidc_client_id, or remove console.oidc_client_secret"
-		}
-		return
-	}},
-	{[]string{"metrics.listen", "server.listen"}, func(c Config) (what, mend string) {
-		if c.Metrics.Listen == c.Server.Listen && !strings.HasSuffix(c.Metrics.Listen, ":0") {
-			return "the address is the same as server.listen", "set another port, or remove metrics.listen to serve /metrics on server.listen"
-		}
-		return
-	}},
+		_, minted := access.LooksMinted(token)
+		return minted || strings.HasPrefix(token, c.Keys.Prefix+"_")
+	}, "the token looks like a key or token that Keyhook makes, so its checksum would be wrong",
+		"set a token of another form, such as from: openssl rand -hex 24"},
+	{[]string{"webhooks.retry_max", "webhooks.retry_base"}, func(c Config) bool { return c.Webhooks.RetryMax < c.Webhooks.RetryBase },
+		"the value must be at least webhooks.retry_base, which is the first delay", "set a larger value, or a smaller webhooks.retry_base"},
+	{[]string{"webhooks.disabled_after", "webhooks.failing_after"}, func(c Config) bool {
+		return c.Webhooks.DisabledAfter <= c.Webhooks.FailingAfter
+	}, "the value must be more than webhooks.failing_after, because a subscription is failing before it is disabled",
+		"set a larger value, or a smaller webhooks.failing_after"},
+	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) bool {
+		return c.OIDC.Issuer != "" && c.OIDC.Audience == ""
+	}, "oidc.audience is missing, so tokens for any other service would be accepted", "set oidc.audience"},
+	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) bool {
+		return c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != ""
+	}, "the setting is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"},
+	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) bool {
+		return c.Console.OIDCClientID != "" && c.OIDC.Issuer == ""
+	}, "oidc.issuer is missing, so nobody can sign in with this client", "set oidc.issuer and oidc.audience, or remove console.oidc_client_id"},
+	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) bool {
+		return c.Console.OIDCClientID == "" && !c.Console.OIDCClientSecret.IsZero()
+	}, "the setting is missing, but console.oidc_client_secret is set", "set console.oidc_client_id, or remove console.oidc_client_secret"},
+	{[]string{"metrics.listen", "server.listen"}, func(c Config) bool {
+		return c.Metrics.Listen == c.Server.Listen && !strings.HasSuffix(c.Metrics.Listen, ":0")
+	}, "the address is the same as server.listen", "set another port, or remove metrics.listen to serve /metrics on server.listen"},
 }

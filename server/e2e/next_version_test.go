@@ -52,7 +52,7 @@ func init() {
 			"UPDATE deliveries SET region = 'waiting' WHERE state IN (0, 4, 5)",
 			"`+newRegionIndex+`",
 		} {
-			if _, err := t.Exec(statement); err != nil {
+			if err := t.Exec(statement); err != nil {
 				return err
 			}
 		}

@@ -96,26 +96,25 @@ func NewList[R, B any](p form.Page, rows []R, body func(R) B, at func(R) form.Po
 // ListRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
 // before; 0 starts at the newest row.
 func ListRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) ([]R, error), body func(R) B, row func(R) int64) error {
-	return SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
-		found, err := list(ctx, before, limit)
-		return found, 0, err
+	return SearchRows(x, func(ctx context.Context, before int64, limit int) (page access.Page[R], err error) {
+		page.Rows, err = list(ctx, before, limit)
+		return page, err
 	}, body, row)
 }
 
-// SearchRows is ListRows for a list whose search may end early. next is then the row id at which the next page begins, and
-// otherwise 0.
-func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) (found []R, next int64, err error),
+// SearchRows is ListRows for a list whose search may end early.
+func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) (access.Page[R], error),
 	body func(R) B, row func(R) int64) error {
 	p, err := x.Page()
 	if err != nil {
 		return err
 	}
-	found, next, err := list(x.Request.Context(), p.After.Row, p.More())
+	found, err := list(x.Request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	p.Ended = form.Position{Row: next}
-	return WritePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+	p.Ended = form.Position{Row: found.Next}
+	return WritePage(x, p, found.Rows, body, func(r R) form.Position { return form.Position{Row: row(r)} })
 }
 
 // csvMemory is about what a response as CSV takes while it is sent.

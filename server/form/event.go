@@ -111,12 +111,10 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 
 // event reads the fields of an event.
 func (f *Form) event() webhook.NewEvent {
-	e := webhook.NewEvent{Data: f.Object("data", webhook.MaxEvent)}
-	e.Type = Or(f.EventType("type"), "")
-	if key := f.Line("idempotency_key", maxIdempotencyKey); key != nil {
-		e.IdempotencyKey = *key
+	return webhook.NewEvent{
+		Data: f.Object("data", webhook.MaxEvent), Type: Or(f.EventType("type"), ""),
+		IdempotencyKey: Or(f.Line("idempotency_key", maxIdempotencyKey), ""),
 	}
-	return e
 }
 
 // EventType returns the type of an event that is not Keyhook's own.

@@ -287,13 +287,14 @@ func (f *Form) array(name string, max int, form string) []jsontext.Value {
 	return arrayElements(value, max+1)
 }
 
-// Limit returns a limit, where null means no limit. present tells null from a missing field.
-func (f *Form) Limit(name string, least, most int64) (present bool, limit *int64) {
-	if f.Null(name) {
-		return true, nil
-	}
-	limit = f.integer(name, least, most, ", or null for no limit")
-	return limit != nil, limit
+// Limit returns a change of a limit. Null removes the limit: the result points to nil.
+func (f *Form) Limit(name string, least, most int64) **int64 {
+	return nullable(f, name, func(name string) **int64 {
+		if limit := f.integer(name, least, most, ", or null for no limit"); limit != nil {
+			return &limit
+		}
+		return nil
+	})
 }
 
 // Nested returns the form of the object in a field; nil if the field is missing or no object. The problems of its fields are its own:

@@ -23,12 +23,13 @@ const (
 
 // Plan reads what a plan allows, without its name.
 func (f *Form) Plan() access.PlanChange {
-	c := access.PlanChange{APIKeys: f.Bool("api_keys"), Webhooks: f.Bool("webhooks")}
-	c.SetRateLimit, c.RateLimitPerMinute = f.Limit("api_rate_limit_per_minute", 0, maxRate)
-	c.SetMaxSubscriptions, c.MaxSubscriptions = f.Limit("max_subscriptions", 0, access.MostSubscriptions)
-	c.SetMaxAPIKeys, c.MaxAPIKeys = f.Limit("max_api_keys", 0, access.MostAPIKeys)
-	c.SetMaxStoredBytes, c.MaxStoredBytes = f.Limit("max_stored_bytes_per_day", 0, maxStoredBytes)
-	return c
+	return access.PlanChange{
+		APIKeys: f.Bool("api_keys"), Webhooks: f.Bool("webhooks"),
+		RateLimitPerMinute: f.Limit("api_rate_limit_per_minute", 0, maxRate),
+		MaxSubscriptions:   f.Limit("max_subscriptions", 0, access.MostSubscriptions),
+		MaxAPIKeys:         f.Limit("max_api_keys", 0, access.MostAPIKeys),
+		MaxStoredBytes:     f.Limit("max_stored_bytes_per_day", 0, maxStoredBytes),
+	}
 }
 
 // PermissionKey returns the key of a permission, which need not exist.
@@ -61,13 +62,12 @@ func (f *Form) example(name string) *[]byte {
 // Subscription reads the fields of a subscription that a creation, a change and `apply` have. checkURL is that of egress.Policy, and
 // prefix is the prefix of Keyhook's headers.
 func (f *Form) Subscription(checkURL func(string) (string, error), prefix string) webhook.SubscriptionChange {
-	c := webhook.SubscriptionChange{
+	return webhook.SubscriptionChange{
 		URL: f.webhookURL("url", checkURL), EventTypes: f.EventTypes("event_types"), AuditEvents: f.Bool("audit_events"),
 		Description: f.Multiline("description"), Ordered: f.Bool("ordered"), Headers: f.Headers("headers", prefix),
 		ExternalID: f.ExternalID("external_id"), Filter: f.Filter("filter"),
+		RateLimitPerSecond: f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit),
 	}
-	c.SetRateLimit, c.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
-	return c
 }
 
 // webhookURL reads the URL of a subscription and returns its canonical form. It refuses addresses that deliveries may not be sent
@@ -84,8 +84,8 @@ func (f *Form) webhookURL(name string, check func(string) (string, error)) *stri
 	if err == nil {
 		return &canonical
 	}
-	var wrong *egress.URLError
-	if !errors.As(err, &wrong) {
+	wrong, known := errors.AsType[*egress.URLError](err)
+	if !known {
 		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent to this URL."}
 	}
 	f.Refuse(name, wrong.Code, "%s", wrong.Message)

@@ -28,10 +28,8 @@ func (f *Form) Multiline(name string) *string {
 }
 
 // Line returns a text of one line that is not blank.
-func (f *Form) Line(name string, max int) *string { return f.line(name, max, aString) }
-
-func (f *Form) line(name string, max int, form string) *string {
-	text := f.text(name, max, form)
+func (f *Form) Line(name string, max int) *string {
+	text := f.Text(name, max)
 	switch {
 	case text == nil:
 	case f.refuseInvisible(name, *text, ""):

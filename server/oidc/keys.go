@@ -33,10 +33,6 @@ type keySet struct {
 	err   error             // of the last request to the issuer
 }
 
-func newKeySet() keySet {
-	return keySet{wanted: make(chan chan struct{}), ended: make(chan struct{})}
-}
-
 // find returns the issuer's keys that have the id and may be used with the algorithm. Without an id, every key may match.
 // Faults: Unauthenticated if there is none; Unavailable if the issuer does not respond.
 func (s *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {

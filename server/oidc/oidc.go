@@ -50,7 +50,7 @@ func New(o Options) *Verifier {
 	}
 	return &Verifier{
 		issuer: o.Issuer, audience: o.Audience, organizationClaim: o.OrganizationClaim,
-		source: newSource(o), keys: newKeySet(), log: o.Logger,
+		source: newSource(o), keys: keySet{wanted: make(chan chan struct{}), ended: make(chan struct{})}, log: o.Logger,
 	}
 }
 

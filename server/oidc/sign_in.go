@@ -157,11 +157,11 @@ func (s *SignIn) exchange(ctx context.Context, p pending, code string) (access.C
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.verifier.source.client)
 	token, err := s.config(found).Exchange(ctx, code, oauth2.VerifierOption(p.Verifier))
-	var refused *oauth2.RetrieveError // its text has the body of the response
+	refused, isRefused := errors.AsType[*oauth2.RetrieveError](err) // its text has the body of the response
 	switch {
-	case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode >= 500:
+	case isRefused && refused.Response != nil && refused.Response.StatusCode >= 500:
 		return access.Credential{}, away(fmt.Errorf("the token endpoint answered with status %d", refused.Response.StatusCode))
-	case errors.As(err, &refused):
+	case isRefused:
 		return access.Credential{}, failed(fmt.Errorf("the token endpoint refused the code with the error %s; check console.oidc_client_id and console.oidc_client_secret", errorCode(refused.ErrorCode)))
 	case err != nil && ctx.Err() != nil:
 		return access.Credential{}, away(context.Cause(ctx))

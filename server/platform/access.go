@@ -30,7 +30,7 @@ func (h *Endpoints) CreatePlan(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return h.Plans.created(x)(h.Store.CreatePlan(x.Request.Context(), x.Actor(), c.New(*name)))
+	return h.Plans.created(x)(h.Store.CreatePlan(x.Request.Context(), x.Actor(), c.On(access.Plan{Name: *name})))
 }
 
 // UpdatePlan changes a plan.

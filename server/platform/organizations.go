@@ -55,15 +55,15 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 		return err
 	}
 	filter.Before, filter.Figure, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, next, err := h.Store.OrganizationPage(x.Request.Context(), filter)
+	found, err := h.Store.OrganizationPage(x.Request.Context(), filter)
 	if err != nil {
 		return err
 	}
-	p.Ended = form.Position{Row: next}
+	p.Ended = form.Position{Row: found.Next}
 	body := func(o access.ListedOrganization) listedOrganizationBody {
 		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt), o.Events}
 	}
-	return exchange.WritePage(x, p, found, body, func(o access.ListedOrganization) form.Position {
+	return exchange.WritePage(x, p, found.Rows, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
 	})
 }
@@ -75,11 +75,19 @@ func readBeginning(x *exchange.Exchange) string {
 }
 
 // listBeginning responds with a page of a list that may have only items that begin with the parameter search.
-func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
+func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) (access.Page[R], error),
 	body func(R) B, row func(R) int64) error {
 	beginning := readBeginning(x)
-	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
+	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[R], error) {
 		return list(ctx, beginning, before, limit)
+	}, body, row)
+}
+
+// listOf responds with a page of a list that belongs to the organization or the user in the path.
+func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner string, before int64, limit int) ([]R, error),
+	body func(R) B, row func(R) int64) error {
+	return exchange.ListRows(x, func(ctx context.Context, before int64, limit int) ([]R, error) {
+		return list(ctx, x.Path.Value("id"), before, limit)
 	}, body, row)
 }
 
@@ -156,11 +164,7 @@ func newMemberBody(m access.Member) memberBody {
 
 // ListMembers lists the members of an organization, newest user first.
 func (h *Endpoints) ListMembers(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
-		return h.Store.Members(ctx, id, before, limit)
-	}
-	return exchange.ListRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
+	return listOf(x, h.Store.Members, newMemberBody, func(m access.Member) int64 { return m.UserRow })
 }
 
 // SetMember gives a user a role. It adds the user if it is not a member yet.

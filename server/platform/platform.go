@@ -110,10 +110,8 @@ func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) err
 	return func(put access.Put[T], err error) error {
 		switch {
 		case fault.KindOf(err) == fault.NotFound:
-			return fault.Fields([]fault.Field{{
-				Field: externalID, Code: "invalid",
-				Message: "There is no " + h.noun + " with this id, and an external id may not have the form of an id of Keyhook; choose another external id to create one.",
-			}})
+			return fault.InField(externalID, "invalid", "There is no %s with this id, and an external id may not have the form of an id of Keyhook; "+
+				"choose another external id to create one.", h.noun)
 		case err != nil:
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 type Store interface {
 	form.LookupStore
 
-	// OrganizationPage lists those that begin with a text, in an order. If next is not 0, the search ended early.
-	OrganizationPage(ctx context.Context, f access.OrganizationFilter) (page []access.ListedOrganization, next int64, err error)
+	// OrganizationPage lists those that begin with a text, in an order.
+	OrganizationPage(ctx context.Context, f access.OrganizationFilter) (access.Page[access.ListedOrganization], error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
 	// PutOrganization creates or changes the organization with an external id. A creation needs the name and the plan.
 	PutOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Put[access.Organization], error)
@@ -38,7 +38,7 @@ type Store interface {
 	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
 
 	// UserPage lists those that begin with a text, as OrganizationPage does.
-	UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.ListedUser, next int64, err error)
+	UserPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.ListedUser], error)
 	// Memberships lists the organizations of a user.
 	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
 	User(ctx context.Context, id string) (access.User, error)

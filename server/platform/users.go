@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -94,11 +93,7 @@ func newMembershipBody(m access.Membership) membershipBody {
 
 // ListMemberships lists the organizations of a user, newest first.
 func (h *Endpoints) ListMemberships(x *exchange.Exchange) error {
-	user := x.Path.Value("id")
-	list := func(ctx context.Context, before int64, limit int) ([]access.Membership, error) {
-		return h.Store.Memberships(ctx, user, before, limit)
-	}
-	return exchange.ListRows(x, list, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
+	return listOf(x, h.Store.Memberships, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
 }
 
 // UpdateUser changes a user.
@@ -174,11 +169,7 @@ func (h *Endpoints) CreateToken(x *exchange.Exchange) error {
 
 // ListTokens lists the access tokens of a user, newest first.
 func (h *Endpoints) ListTokens(x *exchange.Exchange) error {
-	user := x.Path.Value("id")
-	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
-		return h.Store.Tokens(ctx, user, before, limit)
-	}
-	return exchange.ListRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
+	return listOf(x, h.Store.Tokens, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
 }
 
 // FindToken returns the access token in the path.

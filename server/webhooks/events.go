@@ -162,10 +162,9 @@ func (h Endpoints) ListEvents(x *exchange.Exchange) error {
 			return err
 		}
 	}
-	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, int64, error) {
+	list := func(ctx context.Context, before int64, limit int) (access.Page[webhook.Event], error) {
 		filter.Before, filter.Limit = before, limit
-		page, err := h.Store.EventPage(ctx, organization, filter)
-		return page.Events, page.Next, err
+		return h.Store.EventPage(ctx, organization, filter)
 	}
 	return exchange.SearchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
 }
@@ -298,10 +297,10 @@ func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 		return newExplainedDelivery(explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor})
 	}
 	var notice *webhook.Notice
-	if p.After == (form.Position{}) && subscription == "" && len(page.Receivers) == 0 && page.Next == 0 {
+	if p.After == (form.Position{}) && subscription == "" && len(page.Rows) == 0 && page.Next == 0 {
 		notice = new(webhook.NoSubscription)
 	}
-	list := exchange.NewList(p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
+	list := exchange.NewList(p, page.Rows, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
 	return x.OK(explanationBody{list, notice})
 }
 

@@ -16,7 +16,7 @@ type Store interface {
 
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
 	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
-	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (webhook.SubscriptionPage, error)
+	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (access.Page[webhook.Subscription], error)
 	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
 	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
 	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
@@ -57,7 +57,7 @@ type Store interface {
 	// ctx, it may still read the events, so callers must not reuse their bytes.
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
 	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
-	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
+	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (access.Page[webhook.Event], error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
 	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
@@ -72,7 +72,7 @@ type Store interface {
 	// EventFacts returns what is stored about an event.
 	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
 	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
-	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (webhook.ReceiverPage, error)
+	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (access.Page[webhook.ReceiverFacts], error)
 
 	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
 	// access.AllOrganizations counts those of all organizations.

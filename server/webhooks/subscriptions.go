@@ -126,9 +126,8 @@ func (h Endpoints) ListSubscriptions(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.Store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Pending: pending, Text: text, Before: before, Limit: limit})
-		return page.Subscriptions, page.Next, err
+	list := func(ctx context.Context, before int64, limit int) (access.Page[webhook.Subscription], error) {
+		return h.Store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Pending: pending, Text: text, Before: before, Limit: limit})
 	}
 	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
 }

@@ -138,10 +138,3 @@ type AuditFilter struct {
 	Since   int64    // inclusive
 	Until   int64    // exclusive
 }
-
-// AuditPage is a part of the log, newest first. If Next is not 0, the search reached its limit of rows before the page was
-// full. The page may then have few events or none, and Next is the row id of the next page.
-type AuditPage struct {
-	Events []AuditEvent
-	Next   int64
-}

@@ -107,10 +107,3 @@ type KeyFilter struct {
 	Prefix string // the KeyPrefix
 	Unused int64  // not used since this time, in milliseconds; a key that was never used counts from its creation
 }
-
-// KeyPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page was full,
-// and Next is the row id of the next page.
-type KeyPage struct {
-	Keys []Key
-	Next int64
-}

@@ -161,6 +161,13 @@ type Put[T any] struct {
 	Created bool // otherwise it was there
 }
 
+// Page is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page was full. The page may
+// then have few rows or none, and Next is the row id at which the next page begins.
+type Page[T any] struct {
+	Rows []T
+	Next int64
+}
+
 // AllOrganizations stands for the row id of an organization, where a list can have the rows of all of them.
 const AllOrganizations = 0
 

@@ -64,26 +64,26 @@ func (p Plan) check(have int64, limit *int64, most int64, field, sort, remove st
 	return nil
 }
 
-// PlanChange is a partial update of a plan; nil leaves a field as it is. Fields for which nil is a value have a field Set…
-// before them, which says whether to change them.
+// PlanChange is a partial update of a plan; nil leaves a field as it is. A pointer to nil removes a limit.
 type PlanChange struct {
-	APIKeys             *bool
-	Webhooks            *bool
-	SetRateLimit        bool
-	RateLimitPerMinute  *int64
-	SetMaxSubscriptions bool
-	MaxSubscriptions    *int64
-	SetMaxAPIKeys       bool
-	MaxAPIKeys          *int64
-	SetMaxStoredBytes   bool
-	MaxStoredBytes      *int64
+	APIKeys, Webhooks                                                *bool
+	RateLimitPerMinute, MaxSubscriptions, MaxAPIKeys, MaxStoredBytes **int64
 }
 
-// New returns the plan that a creation with these values makes.
-func (c PlanChange) New(name string) Plan {
-	return Plan{
-		Name: name, APIKeys: c.APIKeys != nil && *c.APIKeys, Webhooks: c.Webhooks != nil && *c.Webhooks, RateLimitPerMinute: c.RateLimitPerMinute,
-		MaxSubscriptions: c.MaxSubscriptions, MaxAPIKeys: c.MaxAPIKeys, MaxStoredBytes: c.MaxStoredBytes,
+// On returns the plan after the change.
+func (c PlanChange) On(p Plan) Plan {
+	set(&p.APIKeys, c.APIKeys)
+	set(&p.Webhooks, c.Webhooks)
+	set(&p.RateLimitPerMinute, c.RateLimitPerMinute)
+	set(&p.MaxSubscriptions, c.MaxSubscriptions)
+	set(&p.MaxAPIKeys, c.MaxAPIKeys)
+	set(&p.MaxStoredBytes, c.MaxStoredBytes)
+	return p
+}
+
+func set[T any](field, to *T) {
+	if to != nil {
+		*field = *to
 	}
 }
 

@@ -85,12 +85,12 @@ func (c *Catalogue) PutEventType(ctx context.Context, by access.Actor, eventType
 		case err != nil || reflect.DeepEqual(put.Is, before) && !put.Created:
 			return put, err
 		case put.Is.Description == "":
-			return put, fault.Fields([]fault.Field{{Field: "description", Code: "missing", Message: "This is needed to add the type to the catalogue."}})
+			return put, fault.InField("description", "missing", "This is needed to add the type to the catalogue.")
 		}
 		if err := requireRoom(t, put.Is); err != nil {
 			return put, err
 		}
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			INSERT INTO event_types (type, description, event_group, example, schema, created_at, updated_at)
 			VALUES (?1, ?2, ?3, nullif(?4, ''), nullif(?5, ''), ?6, ?6)
 			ON CONFLICT (type) DO UPDATE SET description = ?2, event_group = ?3, example = nullif(?4, ''), schema = nullif(?5, ''), updated_at = ?6`,

@@ -26,8 +26,8 @@ func TestPutEventType(t *testing.T) {
 	}
 	events := func(t *testing.T) (types []string) {
 		t.Helper()
-		log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Targets: []string{"order.paid"}}))
-		for _, e := range log.Events {
+		log := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Targets: []string{"order.paid"}}))
+		for _, e := range log.Rows {
 			types = append(types, e.Type+" "+e.TargetType+" "+e.Details)
 		}
 		return types

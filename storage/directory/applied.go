@@ -40,60 +40,31 @@ func (d *Directory) ForgetApplied(ctx context.Context, by access.Actor, kind, ke
 // TrackApplied keeps the list up to date. The audit log learns of every creation and deletion in the transaction of the change. So it is
 // called for each audit event, and an object is in the list if and only if it exists. organization is the public id of the
 // organization of a member.
-func TrackApplied(t *sqlite.Tx, by access.Actor, organization, eventType string, about Target, details map[string]any) error {
+func TrackApplied(t *sqlite.Tx, by access.Actor, organization, eventType string, about Target, details map[string]any) (err error) {
+	kind, key := about.Type, about.ID
+	if eventType == access.MemberSet || eventType == access.MemberRemoved {
+		kind, key = access.KindMember, access.MemberKey(organization, about.ID)
+	}
 	switch eventType {
 	case access.PlanCreated, access.PermissionCreated, access.RoleCreated, access.EventTypeCreated,
-		access.OrganizationCreated, access.UserCreated, access.SubscriptionCreated:
-		return rememberApplied(t, by, about.Type, about.ID)
+		access.OrganizationCreated, access.UserCreated, access.SubscriptionCreated, access.MemberSet:
+		if _, wasMember := details["previous_role"]; by.Applying && !wasMember {
+			err = t.Exec("INSERT INTO applied (kind, key) VALUES (?, ?)", kind, key)
+		}
 	case access.PlanDeleted, access.PermissionDeleted, access.RoleDeleted, access.EventTypeDeleted,
-		access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted:
-		return forgetApplied(t, about.Type, about.ID)
-	case access.OrganizationClosed:
-		return forgetAll(t, about,
-			"DELETE FROM applied WHERE kind = '"+access.KindOrganization+"' AND key = ?",
-			"DELETE FROM applied WHERE kind = '"+access.KindMember+"' AND key > ?1 || '/' AND key < ?1 || '0'", // 0 comes after the slash
-			"DELETE FROM applied WHERE kind = '"+access.KindSubscription+`' AND key IN (
-				SELECT s.public_id FROM organizations o JOIN subscriptions s ON s.organization_id = o.id WHERE o.public_id = ?)`)
+		access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted, access.MemberRemoved:
+		err = t.Exec("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key)
+	case access.OrganizationClosed: // 0 comes after the slash
+		err = t.Exec(`
+			DELETE FROM applied
+			WHERE kind = 'organization' AND key = ?1 OR kind = 'member' AND key > ?1 || '/' AND key < ?1 || '0' OR kind = 'subscription' AND key IN (
+				SELECT s.public_id FROM organizations o JOIN subscriptions s ON s.organization_id = o.id WHERE o.public_id = ?1)`, key)
 	case access.UserErased: // this reads all members that apply created
-		return forgetAll(t, about,
-			"DELETE FROM applied WHERE kind = '"+access.KindUser+"' AND key = ?",
-			"DELETE FROM applied WHERE kind = '"+access.KindMember+"' AND substr(key, instr(key, '/') + 1) = ?")
-	case access.MemberSet, access.MemberRemoved:
-		member := access.MemberKey(organization, about.ID)
-		if eventType == access.MemberRemoved {
-			return forgetApplied(t, access.KindMember, member)
-		}
-		if _, wasMember := details["previous_role"]; wasMember {
-			return nil
-		}
-		return rememberApplied(t, by, access.KindMember, member)
+		err = t.Exec(`
+			DELETE FROM applied WHERE kind = 'user' AND key = ?1 OR kind = 'member' AND substr(key, instr(key, '/') + 1) = ?1`, key)
 	}
-	return nil
-}
-
-func rememberApplied(t *sqlite.Tx, by access.Actor, kind, key string) error {
-	if !by.Applying {
-		return nil
-	}
-	if _, err := t.Exec("INSERT INTO applied (kind, key) VALUES (?, ?)", kind, key); err != nil {
-		return fmt.Errorf("remember that apply created a %s: %w", kind, err)
-	}
-	return nil
-}
-
-func forgetApplied(t *sqlite.Tx, kind, key string) error {
-	if _, err := t.Exec("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key); err != nil {
-		return fmt.Errorf("forget that apply created a %s: %w", kind, err)
-	}
-	return nil
-}
-
-// forgetAll forgets an organization that is being closed or a user who is being erased, and what ends with it.
-func forgetAll(t *sqlite.Tx, about Target, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := t.Exec(statement, about.ID); err != nil {
-			return fmt.Errorf("forget what apply created of %s %s: %w", about.Type, about.ID, err)
-		}
+	if err != nil {
+		return fmt.Errorf("track what apply created, after %s of %s %s: %w", eventType, kind, key, err)
 	}
 	return nil
 }

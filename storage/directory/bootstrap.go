@@ -50,8 +50,7 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 		return nil
 	}
 	err := d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
-		return err
+		return t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
 	})
 	d.firstRequest.kept = err == nil
 	return err

@@ -68,7 +68,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 			t.Errorf("the token is %+v", p.Token)
 		}
 		var types []string
-		for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), p.Home.RowID, access.AuditFilter{Limit: 100})).Events {
+		for _, e := range must[access.Page[access.AuditEvent]](t)(store.History.AuditPage(t.Context(), p.Home.RowID, access.AuditFilter{Limit: 100})).Rows {
 			types = append(types, e.Actor.Type+" "+e.Type)
 		}
 		created, revoked := "system "+access.AccessTokenCreated, "system "+access.AccessTokenRevoked

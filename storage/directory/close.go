@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -20,10 +21,7 @@ func PrepareClosure(t *sqlite.Tx, by access.Actor, id string) (row int64, c acce
 	if o.ClosedAt != nil {
 		return o.RowID, c, nil
 	}
-	if err := refuseOwn(by, o); err != nil {
-		return o.RowID, c, err
-	}
-	if err := requireAnotherOperator(t, 0, o.RowID); err != nil {
+	if err := cmp.Or(refuseOwn(by, o), requireAnotherOperator(t, 0, o.RowID)); err != nil {
 		return o.RowID, c, err
 	}
 	err = t.Get(&c, `
@@ -46,9 +44,8 @@ func refuseOwn(by access.Actor, o access.Organization) error {
 // caller has called PrepareClosure, ends what the other tables have, and lets EndOrganization remove the rest.
 func (d *Directory) MarkClosed(t *sqlite.Tx, row int64) error {
 	d.OutdatePrincipals(t)
-	_, err := t.Exec("UPDATE organizations SET name = ?1, external_id = NULL, closed_at = ?2, updated_at = ?2 WHERE id = ?3",
+	return t.Exec("UPDATE organizations SET name = ?1, external_id = NULL, closed_at = ?2, updated_at = ?2 WHERE id = ?3",
 		access.ClosedOrganizationName, t.Now(), row)
-	return err
 }
 
 // OrganizationsToClean lists the next closed organizations after a row that may have data.
@@ -61,19 +58,18 @@ func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit
 // service account. Its sessions are refused, and expire.
 func (d *Directory) EndOrganization(ctx context.Context, organization int64) error {
 	return d.inBatches(ctx, organization, []batch{
-		{"api_keys", "organization_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?), " + withoutKeyTexts, true},
-		{"access_tokens", "organization_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?), name = ''", true},
-		{"sign_in_links", "organization_id", "id", "DELETE FROM sign_in_links", false},
-		{"sessions", "organization_id", "id", "UPDATE sessions SET return_url = NULL", false},
-		{"memberships", "organization_id", "user_id", "DELETE FROM memberships", false},
-		{"users", "service_of", "id", "UPDATE users SET is_active = 0, updated_at = ?", true},
+		{"api_keys", "organization_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4), " + withoutKeyTexts},
+		{"access_tokens", "organization_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = ''"},
+		{"sign_in_links", "organization_id", "id", "DELETE FROM sign_in_links"},
+		{"sessions", "organization_id", "id", "UPDATE sessions SET return_url = NULL"},
+		{"memberships", "organization_id", "user_id", "DELETE FROM memberships"},
+		{"users", "service_of", "id", "UPDATE users SET is_active = 0, updated_at = ?4"},
 	})
 }
 
 // OrganizationCleaned notes that the closure of an organization is complete.
 func (d *Directory) OrganizationCleaned(ctx context.Context, organization int64) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("UPDATE organizations SET cleaned_at = ? WHERE id = ?", t.Now(), organization)
-		return err
+		return t.Exec("UPDATE organizations SET cleaned_at = ? WHERE id = ?", t.Now(), organization)
 	})
 }

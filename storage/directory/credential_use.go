@@ -126,13 +126,13 @@ func writeUses(t *sqlite.Tx, notes []useNote) error {
 		if n.token {
 			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
 		}
-		if _, err := t.Exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
+		if err := t.Exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
 			return err
 		}
 		if n.KeyUse == (access.KeyUse{}) {
 			continue
 		}
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			INSERT INTO key_days (key_id, day, allowed, rate_limited, forbidden) SELECT id, ?2, ?3, ?4, ?5 FROM api_keys WHERE id = ?1
 			ON CONFLICT (key_id, day) DO UPDATE SET allowed = allowed + excluded.allowed,
 				rate_limited = rate_limited + excluded.rate_limited, forbidden = forbidden + excluded.forbidden`,

@@ -14,10 +14,9 @@ import (
 // the next request on. The caller has called PrepareErasure, and lets EndUser remove the rest.
 func (d *Directory) MarkErased(t *sqlite.Tx, row int64) error {
 	d.OutdatePrincipals(t)
-	_, err := t.Exec(`
+	return t.Exec(`
 		UPDATE users SET email = NULL, name = ?1, external_id = NULL, is_active = 0, erased_at = ?2, updated_at = ?2 WHERE id = ?3`,
 		access.ErasedUserName, t.Now(), row)
-	return err
 }
 
 // ActorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
@@ -77,25 +76,23 @@ func (d *Directory) UsersToClean(ctx context.Context, after int64, limit int) ([
 // EndUser ends the API keys, the access tokens and the memberships of an erased user.
 func (d *Directory) EndUser(ctx context.Context, user int64) error {
 	return d.inBatches(ctx, user, []batch{
-		{"api_keys", "user_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?)", true},
-		{"access_tokens", "user_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?), name = ''", true},
-		{"memberships", "user_id", "organization_id", "DELETE FROM memberships", false},
+		{"api_keys", "user_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4)"},
+		{"access_tokens", "user_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = ''"},
+		{"memberships", "user_id", "organization_id", "DELETE FROM memberships"},
 	})
 }
 
 // UserCleaned notes that the erasure of a user is complete.
 func (d *Directory) UserCleaned(ctx context.Context, user int64) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("UPDATE users SET cleaned_at = ? WHERE id = ?", t.Now(), user)
-		return err
+		return t.Exec("UPDATE users SET cleaned_at = ? WHERE id = ?", t.Now(), user)
 	})
 }
 
 // batch is a change of all rows of one owner in a table, some at a time.
 type batch struct {
 	table, owner, row string // the table, its column of the owner, and the column that orders the rows
-	change            string // a statement without its condition
-	timed             bool   // its parameter is the time
+	change            string // a statement without its condition, in which ?4 is the time
 }
 
 // batchRows limits how long other writes wait for one part of a batch.
@@ -115,16 +112,11 @@ func (d *Directory) inBatches(ctx context.Context, owner int64, batches []batch)
 
 // changeBatch changes the next rows after a row, and returns the last of them; 0 if there is none.
 func (d *Directory) changeBatch(t *sqlite.Tx, owner, after int64, b batch) (last int64, err error) {
-	rows := " WHERE " + b.owner + " = ? AND " + b.row + " > ?"
-	if err := t.Get(&last, "SELECT coalesce(max("+b.row+"), 0) FROM (SELECT "+b.row+" FROM "+b.table+rows+" ORDER BY "+b.row+" LIMIT ?)",
+	rows := " WHERE " + b.owner + " = ?1 AND " + b.row + " > ?2"
+	if err := t.Get(&last, "SELECT coalesce(max("+b.row+"), 0) FROM (SELECT "+b.row+" FROM "+b.table+rows+" ORDER BY "+b.row+" LIMIT ?3)",
 		owner, after, batchRows); err != nil || last == 0 {
 		return 0, err
 	}
 	d.OutdatePrincipals(t)
-	args := []any{owner, after, last}
-	if b.timed {
-		args = append([]any{t.Now()}, args...)
-	}
-	_, err = t.Exec(b.change+rows+" AND "+b.row+" <= ?", args...)
-	return last, err
+	return last, t.Exec(b.change+rows+" AND "+b.row+" <= ?3", owner, after, last, t.Now())
 }

@@ -45,7 +45,7 @@ func errBuiltIn(sort, name string) error {
 
 // remove deletes a row, or returns used if something still refers to it.
 func remove(t *sqlite.Tx, used error, text string, args ...any) error {
-	_, err := t.Exec(text, args...)
+	err := t.Exec(text, args...)
 	if sqlite.IsReferenced(err) {
 		return used
 	}
@@ -82,7 +82,5 @@ func unknownField(err error, field, sort string) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return fault.Fields([]fault.Field{{
-		Field: field, Code: "unknown_" + sort, Message: "There is no such " + sort + ".",
-	}})
+	return fault.InField(field, "unknown_"+sort, "There is no such %s.", sort)
 }

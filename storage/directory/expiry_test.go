@@ -51,7 +51,7 @@ func TestExpiryIsAnnounced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, e := range page.Events {
+			for _, e := range page.Rows {
 				if e.Type == access.AccessTokenExpiring && !strings.Contains(e.Details, `"user_id":"`+owner.User.ID+`"`) {
 					t.Errorf("an erasure of the user would not find %s", e.Details)
 				}
@@ -120,7 +120,7 @@ func TestEdgesOfANotice(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := 0
-			for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Events {
+			for _, e := range must[access.Page[access.AuditEvent]](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Rows {
 				if e.Type == access.KeyExpiring {
 					n++
 					if isUsed := strings.Contains(e.Details, `"name":"later"`); strings.Contains(e.Details, used) != isUsed {
@@ -156,7 +156,7 @@ func TestAClockThatWasAheadUsesUpNoNotice(t *testing.T) {
 			}
 		}
 		n := 0
-		for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Events {
+		for _, e := range must[access.Page[access.AuditEvent]](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Rows {
 			if e.Type == access.KeyExpiring {
 				n++
 			}

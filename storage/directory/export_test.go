@@ -19,8 +19,8 @@ func (d *Directory) ForgetPrincipals(ctx context.Context) error {
 // MoveUses changes when keys and tokens were last used, as a clock that was wrong does.
 func (d *Directory) MoveUses(ctx context.Context, by time.Duration) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err1 := t.Exec("UPDATE api_keys SET last_used_at = last_used_at + ?", by.Milliseconds())
-		_, err2 := t.Exec("UPDATE access_tokens SET last_used_at = last_used_at + ?", by.Milliseconds())
+		err1 := t.Exec("UPDATE api_keys SET last_used_at = last_used_at + ?", by.Milliseconds())
+		err2 := t.Exec("UPDATE access_tokens SET last_used_at = last_used_at + ?", by.Milliseconds())
 		return errors.Join(err1, err2)
 	})
 }
@@ -39,16 +39,14 @@ func (d *Directory) Links(ctx context.Context) (n int, err error) {
 func (d *Directory) MoveSessions(ctx context.Context, by time.Duration) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		d.OutdatePrincipals(t)
-		_, err := t.Exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
-		return err
+		return t.Exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
 	})
 }
 
 // RunStatement runs a statement that returns no rows.
 func (d *Directory) RunStatement(ctx context.Context, text string, args ...any) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec(text, args...)
-		return err
+		return t.Exec(text, args...)
 	})
 }
 

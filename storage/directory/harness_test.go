@@ -32,7 +32,7 @@ func (x platform) log(t *testing.T, organization int64) []told {
 		t.Fatal(err)
 	}
 	list := []told{}
-	for _, e := range page.Events {
+	for _, e := range page.Rows {
 		var details map[string]any
 		if err := json.Unmarshal([]byte(e.Details), &details); err != nil {
 			t.Fatal(err)

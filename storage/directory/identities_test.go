@@ -209,7 +209,7 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 		if got := sub(t, x, ada.User); got == nil || *got != "first" {
 			t.Errorf("the external id is %v", got)
 		}
-		events := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), ada.Home.RowID, access.AuditFilter{Type: access.UserUpdated, Limit: 10})).Events
+		events := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), ada.Home.RowID, access.AuditFilter{Type: access.UserUpdated, Limit: 10})).Rows
 		if len(events) != 1 || events[0].Actor.ID != ada.User.ID || events[0].TargetID != ada.User.ID || !strings.Contains(events[0].Details, `"external_id":"first"`) {
 			t.Errorf("the audit log has %+v", events)
 		}

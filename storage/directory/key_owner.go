@@ -65,9 +65,8 @@ func namedOwner(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, er
 	if o, err = memberOwner(t, by.Organization.RowID, user.RowID); err != nil || o.Member {
 		return o, err
 	}
-	return o, fault.Fields([]fault.Field{{
-		Field: "user_id", Code: "not_a_member", Message: "This user is not an active member of the organization; name a member, or leave user_id out.",
-	}})
+	return o, fault.InField("user_id", "not_a_member",
+		"This user is not an active member of the organization; name a member, or leave user_id out.")
 }
 
 // memberOwner returns a user as the owner of a new key.

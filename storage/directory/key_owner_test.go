@@ -49,8 +49,8 @@ func TestServiceAccount(t *testing.T) {
 		if p.User.ID != account.UserID || !p.User.IsService() || p.Home.ID != acme.ID {
 			t.Errorf("the key acts as %+v", p.User)
 		}
-		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), acme.RowID, access.AuditFilter{Limit: 10, Type: access.KeyCreated}))
-		if e := page.Events[0]; e.Actor.ID != x.Operator.User.ID {
+		page := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), acme.RowID, access.AuditFilter{Limit: 10, Type: access.KeyCreated}))
+		if e := page.Rows[0]; e.Actor.ID != x.Operator.User.ID {
 			t.Errorf("the log names %+v", e.Actor)
 		}
 		again, _ := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -36,10 +37,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return rotated, err
 		}
-		if err := rotatable(old, t.Now()); err != nil {
-			return rotated, err
-		}
-		if err := requireRoomForGrace(t, by.Organization.RowID, grace); err != nil {
+		if err := cmp.Or(rotatable(old, t.Now()), requireRoomForGrace(t, by.Organization.RowID, grace)); err != nil {
 			return rotated, err
 		}
 		granted, err := intersect(old.Scope, held)
@@ -82,9 +80,7 @@ func rotatable(k access.Key, now int64) error {
 // endKey revokes a key; with a grace, the key expires after the grace, or earlier if it would have.
 func endKey(t *sqlite.Tx, k access.Key, grace time.Duration) error {
 	if grace <= 0 {
-		_, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
-		return err
+		return t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
 	}
-	_, err := t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
-	return err
+	return t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
 }

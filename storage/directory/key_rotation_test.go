@@ -271,7 +271,7 @@ func TestConcurrentRotation(t *testing.T) {
 			if d := cmp.Diff(map[string]int{"": 1, "already_rotated": 19}, codes); d != "" {
 				t.Errorf("with a grace of %s (-want +got):\n%s", grace, d)
 			}
-			if all := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(all) != 2 {
+			if all := must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10})).Rows; len(all) != 2 {
 				t.Errorf("%d keys", len(all))
 			}
 		}

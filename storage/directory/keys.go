@@ -36,18 +36,17 @@ const keyHasStatus = `
 
 // KeyPage lists the API keys of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
 // reads of the organization's logs are running.
-func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (page access.KeyPage, err error) {
+func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (page access.Page[access.Key], err error) {
 	if f.Prefix != "" {
-		page.Keys, err = d.keysByPrefix(ctx, organization, f)
+		page.Rows, err = d.keysByPrefix(ctx, organization, f)
 		return page, err
 	}
 	list := scan.List[access.Key]{
 		Logs: d.logs, Table: "api_keys k", Index: "api_keys_by_organization", Columns: apiKeyColumns, Joins: apiKeyJoins, Where: keyHasStatus,
 	}
-	page.Keys, page.Next, err = list.Page(ctx, scan.Query{
+	return list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit, Filtered: f.Status != "" || f.Unused != 0, Args: []any{string(f.Status), f.Now, f.Unused},
 	})
-	return page, err
 }
 
 // keysByPrefix finds the keys with a prefix. They are few, because it has six random characters.
@@ -146,10 +145,8 @@ func grantableBy(t *sqlite.Tx, by access.Principal, owner keyOwner) (access.Scop
 func intersect(requested, own access.Scope) (access.Scope, error) {
 	granted := requested.Intersect(own)
 	if granted.Empty() {
-		return granted, fault.Fields([]fault.Field{{
-			Field: "scope", Code: "scope_not_grantable",
-			Message: "A key can only have permissions that both its creator and the user to whom it belongs have; name at least one of these.",
-		}})
+		return granted, fault.InField("scope", "scope_not_grantable",
+			"A key can only have permissions that both its creator and the user to whom it belongs have; name at least one of these.")
 	}
 	return granted, nil
 }
@@ -172,7 +169,7 @@ func (d *Directory) addKey(
 		return made, err
 	}
 	if k.ExternalID != nil { // a key that has expired, or that a rotation ends, may have it
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			UPDATE api_keys SET external_id = NULL
 			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, k.ExternalID); err != nil {
 			return made, err

@@ -89,7 +89,7 @@ func TestRefusedCreateKey(t *testing.T) {
 		_, err := x.Create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// The current plan counts, not the plan when the request was authenticated.
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "free", access.PlanChange{APIKeys: new(true), MaxAPIKeys: new((*int64)(nil))}))
 		must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 	})
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestRefusedCreateKey(t *testing.T) {
 			_, err := x.Create(t, member, requested...)
 			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 		}
-		if keys := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), member.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(keys) != 0 {
+		if keys := must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), member.Home.RowID, access.KeyFilter{Limit: 10})).Rows; len(keys) != 0 {
 			t.Errorf("keys %+v", keys)
 		}
 	})
@@ -216,7 +216,7 @@ func TestKeys(t *testing.T) {
 		} {
 			var got []string
 			for before := int64(0); ; {
-				page := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), owner.Home.RowID, access.KeyFilter{Status: status, Now: now + 1000, Before: before, Limit: 2})).Keys
+				page := must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), owner.Home.RowID, access.KeyFilter{Status: status, Now: now + 1000, Before: before, Limit: 2})).Rows
 				for _, k := range page {
 					before = k.RowID
 					got = append(got, k.Name)
@@ -280,9 +280,9 @@ func TestKeysOfOtherOrganizations(t *testing.T) {
 	key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
 	t.Run("a prefix finds the key for its own organization and for operators only", func(t *testing.T) {
 		for organization, want := range map[int64]int{owner.Home.RowID: 1, access.AllOrganizations: 1, other.Home.RowID: 0} {
-			page := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), organization, access.KeyFilter{Prefix: key.KeyPrefix, Limit: 10}))
-			if len(page.Keys) != want {
-				t.Errorf("organization %d finds %d keys, want %d", organization, len(page.Keys), want)
+			page := must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), organization, access.KeyFilter{Prefix: key.KeyPrefix, Limit: 10}))
+			if len(page.Rows) != want {
+				t.Errorf("organization %d finds %d keys, want %d", organization, len(page.Rows), want)
 			}
 		}
 	})
@@ -327,14 +327,13 @@ func TestUnusedKeys(t *testing.T) {
 	x := newPlatform(t)
 	key, _ := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 	unusedSince := func(at int64) int {
-		return len(must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10, Unused: at})).Keys)
+		return len(must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10, Unused: at})).Rows)
 	}
 	if unusedSince(key.CreatedAt) != 1 || unusedSince(key.CreatedAt-1) != 0 {
 		t.Error("a key that was never used does not count from its creation")
 	}
 	if err := x.Write(t.Context(), sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("UPDATE api_keys SET last_used_at = created_at + 1000")
-		return err
+		return t.Exec("UPDATE api_keys SET last_used_at = created_at + 1000")
 	}); err != nil {
 		t.Fatal(err)
 	}

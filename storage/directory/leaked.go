@@ -35,7 +35,7 @@ func (d *Directory) RevokeLeaked(ctx context.Context, digest access.Digest, ip, 
 	by.IP, by.RequestID = ip, requestID
 	if found.IsKey {
 		return d.file.Write(ctx, d.audited(w, access.KeyRevoked), func(t *sqlite.Tx) error {
-			if _, err := t.Exec("UPDATE api_keys SET leaked_at = ? WHERE id = ? AND revoked_at IS NULL", t.Now(), found.Row); err != nil {
+			if err := t.Exec("UPDATE api_keys SET leaked_at = ? WHERE id = ? AND revoked_at IS NULL", t.Now(), found.Row); err != nil {
 				return err
 			}
 			return d.revokeKey(t, by, found.Organization, found.ID, leakedDetails())
@@ -46,7 +46,7 @@ func (d *Directory) RevokeLeaked(ctx context.Context, digest access.Digest, ip, 
 		if err != nil || token.Revoked {
 			return err
 		}
-		if _, err := t.Exec("UPDATE access_tokens SET leaked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
+		if err := t.Exec("UPDATE access_tokens SET leaked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
 			return err
 		}
 		return d.revokeToken(t, by, token, leakedDetails())

@@ -40,7 +40,7 @@ func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organ
 		if err != nil {
 			return made, err
 		}
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			DELETE FROM sign_in_links WHERE id IN (
 				SELECT id FROM sign_in_links WHERE user_id = ? ORDER BY id DESC LIMIT -1 OFFSET ?)`, user, maxLinks-1); err != nil {
 			return made, err
@@ -64,10 +64,8 @@ func portalRole(t *sqlite.Tx, name string) (access.Role, error) {
 	}
 	for _, key := range role.Permissions.Keys() {
 		if access.IsPlatform(key) {
-			return role, fault.Fields([]fault.Field{{
-				Field: "role", Code: "role_not_allowed",
-				Message: "This role has the permission " + key + ", which no customer may have; name a role without permissions that begin with platform:.",
-			}})
+			return role, fault.InField("role", "role_not_allowed",
+				"This role has the permission %s, which no customer may have; name a role without permissions that begin with platform:.", key)
 		}
 	}
 	return role, nil
@@ -96,7 +94,7 @@ func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.A
 		} else if err != nil {
 			return made, err
 		}
-		if _, err := t.Exec("DELETE FROM sign_in_links WHERE digest = ?", digest[:]); err != nil {
+		if err := t.Exec("DELETE FROM sign_in_links WHERE digest = ?", digest[:]); err != nil {
 			return made, err
 		}
 		return d.startSession(t, p, by, cookie, found)

@@ -149,9 +149,9 @@ func TestPortalLinks(t *testing.T) {
 		if err := x.Directory.EndSession(t.Context(), p, actor); err != nil {
 			t.Fatal(err)
 		}
-		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.home.RowID, access.AuditFilter{Actors: []string{p.Session.ID}, Limit: 10}))
-		if len(page.Events) != 2 || page.Events[0].Name != "Portal (member)" || page.Events[1].IP != "192.0.2.9" {
-			t.Errorf("events of the session: %+v", page.Events)
+		page := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.home.RowID, access.AuditFilter{Actors: []string{p.Session.ID}, Limit: 10}))
+		if len(page.Rows) != 2 || page.Rows[0].Name != "Portal (member)" || page.Rows[1].IP != "192.0.2.9" {
+			t.Errorf("events of the session: %+v", page.Rows)
 		}
 		log := x.log(t, x.home.RowID)[:3]
 		about := map[string]any{"kind": "portal", "user_id": p.User.ID, "link_id": *p.Session.LinkID, "role": "member"}

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,13 +60,8 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		if before.Role == role {
 			return before, nil
 		}
-		if err := mayBeMember(who, o, role); err != nil {
-			return set, err
-		}
-		if err := mayGrant(t, by, given.Permissions, o != by.Authority.Home); err != nil {
-			return set, err
-		}
-		if err := requireAnotherOperator(t, u, o); err != nil {
+		allowed := mayGrant(t, by, given.Permissions, o != by.Authority.Home)
+		if err := cmp.Or(mayBeMember(who, o, role), allowed, requireAnotherOperator(t, u, o)); err != nil {
 			return set, err
 		}
 		if err := upsertMember(t, o, u, given.RowID); err != nil {
@@ -97,13 +93,10 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		if err != nil {
 			return sqlite.Missing(err, "member")
 		}
-		if err := requireAnotherOperator(t, u, o); err != nil {
+		if err := cmp.Or(requireAnotherOperator(t, u, o), mayLeave(t, who)); err != nil {
 			return err
 		}
-		if err := mayLeave(t, who); err != nil {
-			return err
-		}
-		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
+		if err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)
@@ -127,8 +120,7 @@ func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error)
 }
 
 func upsertMember(t *sqlite.Tx, organization, user, role int64) error {
-	_, err := t.Exec(`
+	return t.Exec(`
 		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.Now())
-	return err
 }

@@ -26,12 +26,11 @@ func (d *Directory) Organizations(ctx context.Context, before int64, limit int) 
 }
 
 // OrganizationPage lists the organizations whose name or external id begins with a text, newest first. The case of A to Z does not
-// matter, and an empty text lists all. If next is not 0, the search reached its limit of rows before the page was full, and next is
-// the row id at which the next page begins.
-func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page []access.Organization, next int64, err error) {
+// matter, and an empty text lists all.
+func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page access.Page[access.Organization], err error) {
 	if beginning == "" {
-		page, err = d.Organizations(ctx, before, limit)
-		return page, 0, err
+		page.Rows, err = d.Organizations(ctx, before, limit)
+		return page, err
 	}
 	list := scan.List[access.Organization]{
 		Logs: d.logs, Table: "organizations o", Columns: organizationColumns, Joins: "CROSS JOIN plans p ON p.id = o.plan_id",
@@ -56,7 +55,7 @@ func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, begi
 }
 
 // beginningWith returns a page of a list with a condition on texts that are LIKE the parameter ?5: they begin with a text.
-func beginningWith[T any](ctx context.Context, list scan.List[T], text string, before int64, limit int) ([]T, int64, error) {
+func beginningWith[T any](ctx context.Context, list scan.List[T], text string, before int64, limit int) (access.Page[T], error) {
 	return list.Page(ctx, scan.Query{
 		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{startingWith(text)},
 	})
@@ -144,7 +143,7 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
 		return changed, err
 	}
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
 			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
 		WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
@@ -185,7 +184,7 @@ func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
 	for _, ofService := range []string{
 		"DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", "DELETE FROM users WHERE service_of = ?",
 	} {
-		if _, err := t.Exec(ofService, row); err != nil {
+		if err := t.Exec(ofService, row); err != nil {
 			return err
 		}
 	}

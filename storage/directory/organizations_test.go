@@ -254,8 +254,8 @@ func TestListedUsers(t *testing.T) {
 		list := func() (of map[string]access.ListedUser) {
 			of = map[string]access.ListedUser{}
 			for _, u := range must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), 0, 10)) {
-				found, _, err := x.Directory.UserPage(t.Context(), u.Name, 0, 10)
-				if d := cmp.Diff([]access.ListedUser{u}, found); err != nil || d != "" {
+				found, err := x.Directory.UserPage(t.Context(), u.Name, 0, 10)
+				if d := cmp.Diff([]access.ListedUser{u}, found.Rows); err != nil || d != "" {
 					t.Errorf("searched (-want +got): %v\n%s", err, d)
 				}
 				of[u.ID] = u
@@ -498,8 +498,8 @@ func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
 	gone := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Gone", Plan: "free"}))
 	log := func(organization int64) (types []string) {
 		t.Helper()
-		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), organization, access.AuditFilter{Limit: 100}))
-		for _, e := range page.Events {
+		page := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), organization, access.AuditFilter{Limit: 100}))
+		for _, e := range page.Rows {
 			types = append(types, e.Type+" "+e.TargetID)
 		}
 		return types

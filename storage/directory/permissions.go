@@ -98,7 +98,7 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 			return changed, err
 		}
 		changed.Description = description
-		if _, err := t.Exec("UPDATE permissions SET description = ? WHERE id = ?", description, changed.RowID); err != nil {
+		if err := t.Exec("UPDATE permissions SET description = ? WHERE id = ?", description, changed.RowID); err != nil {
 			return changed, err
 		}
 		return changed, d.hooks.Audit(t, by, 0, access.PermissionUpdated, Target{Type: "permission", ID: key},

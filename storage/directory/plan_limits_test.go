@@ -149,7 +149,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		for range 12 {
 			keys = append(keys, must[access.Key](t)(x.Create(t, owner, access.EventsRead)))
 		}
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{MaxAPIKeys: new(new(int64(1)))}))
 		for _, k := range keys {
 			x.rotated(t, owner, k.ID, time.Hour)
 		}
@@ -167,7 +167,7 @@ func TestLoweredPlan(t *testing.T) {
 			must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 		}
 		lowered := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded",
-			access.PlanChange{SetMaxSubscriptions: true, MaxSubscriptions: new(int64(1)), SetMaxAPIKeys: true, MaxAPIKeys: new(int64(0))}))
+			access.PlanChange{MaxSubscriptions: new(new(int64(1))), MaxAPIKeys: new(new(int64(0)))}))
 		if *lowered.MaxSubscriptions != 1 || *lowered.MaxAPIKeys != 0 {
 			t.Errorf("%+v", lowered)
 		}
@@ -177,8 +177,8 @@ func TestLoweredPlan(t *testing.T) {
 		requireLimitReached(t, err, "allows 0", "has 2")
 		subs, err := x.History.SubscriptionPage(t.Context(), owner.Organization.RowID, webhook.SubscriptionFilter{Limit: 10})
 		keys, err2 := x.Directory.KeyPage(t.Context(), owner.Organization.RowID, access.KeyFilter{Status: access.Active, Now: time.Now().UnixMilli(), Limit: 10})
-		if len(subs.Subscriptions) != 2 || len(keys.Keys) != 2 || errors.Join(err, err2) != nil {
-			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs.Subscriptions), len(keys.Keys), err, err2)
+		if len(subs.Rows) != 2 || len(keys.Rows) != 2 || errors.Join(err, err2) != nil {
+			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs.Rows), len(keys.Rows), err, err2)
 		}
 	})
 	t.Run("a plan without a limit has the limit of Keyhook", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{MaxStoredBytes: new(new(int64(1)))}))
 		by := x.Operator.In(owner.Home)
 		_, err := x.createOf(t, by, "", access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")

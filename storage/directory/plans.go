@@ -49,15 +49,12 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 		if err != nil {
 			return changed, err
 		}
+		p := c.On(before)
 		if err := t.ExecGet(&changed, `
-			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
-				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END,
-				max_subscriptions = CASE WHEN ?5 THEN ?6 ELSE max_subscriptions END,
-				max_api_keys = CASE WHEN ?7 THEN ?8 ELSE max_api_keys END,
-				max_stored_bytes_per_day = CASE WHEN ?9 THEN ?10 ELSE max_stored_bytes_per_day END, updated_at = ?11
-			WHERE id = ?12 RETURNING `+planColumns,
-			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
-			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), before.RowID); err != nil {
+			UPDATE plans SET api_keys = ?, webhooks = ?, api_rate_limit_per_minute = ?, max_subscriptions = ?, max_api_keys = ?,
+				max_stored_bytes_per_day = ?, updated_at = ?
+			WHERE id = ? RETURNING `+planColumns,
+			p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.Now(), p.RowID); err != nil {
 			return changed, err
 		}
 		d.OutdatePrincipals(t)
@@ -68,18 +65,10 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 		details := map[string]any{}
 		webhook.AddDetail(details, "api_keys", c.APIKeys)
 		webhook.AddDetail(details, "webhooks", c.Webhooks)
-		if c.SetRateLimit {
-			details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
-		}
-		if c.SetMaxSubscriptions {
-			details["max_subscriptions"] = c.MaxSubscriptions
-		}
-		if c.SetMaxAPIKeys {
-			details["max_api_keys"] = c.MaxAPIKeys
-		}
-		if c.SetMaxStoredBytes {
-			details["max_stored_bytes_per_day"] = c.MaxStoredBytes
-		}
+		webhook.AddDetail(details, "api_rate_limit_per_minute", c.RateLimitPerMinute)
+		webhook.AddDetail(details, "max_subscriptions", c.MaxSubscriptions)
+		webhook.AddDetail(details, "max_api_keys", c.MaxAPIKeys)
+		webhook.AddDetail(details, "max_stored_bytes_per_day", c.MaxStoredBytes)
 		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, details)
 	})
 }
@@ -97,7 +86,7 @@ func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string
 		}
 		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.
 		const move = "UPDATE organizations SET plan_id = (SELECT min(id) FROM plans WHERE id != ?1) WHERE plan_id = ?1"
-		if _, err := t.Exec(move, plan.RowID); err != nil {
+		if err := t.Exec(move, plan.RowID); err != nil {
 			return err
 		}
 		if err := remove(t, used, "DELETE FROM plans WHERE id = ?", plan.RowID); err != nil {

@@ -47,7 +47,7 @@ func TestPlans(t *testing.T) {
 		if !changed.APIKeys || !changed.Webhooks || *changed.RateLimitPerMinute != 0 {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "pro", access.PlanChange{SetRateLimit: true}))
+		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "pro", access.PlanChange{RateLimitPerMinute: new((*int64)(nil))}))
 		if changed.RateLimitPerMinute != nil || !changed.Webhooks {
 			t.Errorf("changed to %+v", changed)
 		}
@@ -208,7 +208,7 @@ func TestPermissions(t *testing.T) {
 		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:read"); err != nil {
 			t.Errorf("another, which an expired key has, and with which a good one's only begins: %v", err)
 		}
-		for _, key := range must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys {
+		for _, key := range must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10})).Rows {
 			storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.By, "orders:read:all"), fault.Conflict, "in_use")
 			if err := x.Directory.RevokeKey(t.Context(), x.By, x.Operator.Home.RowID, key.ID); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -37,13 +38,8 @@ func roleNamed(from sqlite.Reader, name string) (access.Role, error) {
 // unknown; Forbidden if the role has more permissions than by.
 func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
 	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
-		if err := RefuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name); err != nil {
-			return made, err
-		}
-		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {
-			return made, err
-		}
-		if err := mayGrant(t, by, r.Permissions, false); err != nil {
+		taken := RefuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name)
+		if err := cmp.Or(taken, knownPermissions(t, "permissions", r.Permissions), mayGrant(t, by, r.Permissions, false)); err != nil {
 			return made, err
 		}
 		row, err := insertRole(t, r.Name, false)
@@ -73,10 +69,7 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 		}
 		details := map[string]any{}
 		if c.Permissions != nil {
-			if err := knownPermissions(t, "permissions", *c.Permissions); err != nil {
-				return changed, err
-			}
-			if err := mayChangeRole(t, by, changed, *c.Permissions); err != nil {
+			if err := cmp.Or(knownPermissions(t, "permissions", *c.Permissions), mayChangeRole(t, by, changed, *c.Permissions)); err != nil {
 				return changed, err
 			}
 			if err := setPermissions(t, changed.RowID, *c.Permissions); err != nil {
@@ -122,11 +115,10 @@ func setPermissions(t *sqlite.Tx, role int64, permissions access.Scope) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
+	if err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
 		return err
 	}
-	_, err = t.Exec(`
+	return t.Exec(`
 		INSERT INTO role_permissions (role_id, permission_id)
 		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
-	return err
 }

@@ -1,9 +1,6 @@
 package directory
 
-import (
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/search"
-)
+import "github.com/keyhook/keyhook/storage/search"
 
 // The lookups of a search. Each reads one index. Only operators may read most of these things, so their lookups do not look at
 // the organization. The columns that a thing does not have are missing, and the fields of search.Found stay zero.
@@ -34,78 +31,40 @@ const (
 
 // SearchLookups are the lookups of everything that the directory owns.
 var SearchLookups = []search.Lookup{
-	{
-		Type: search.Organization, Needs: access.PlatformRead, By: search.ByID, ID: access.OrganizationID,
-		SQL: foundOrganization + " WHERE o.public_id = ?1",
-	},
-	{
-		Type: search.Organization, Needs: access.PlatformRead, By: search.ByText,
-		SQL: foundOrganization + " WHERE o.external_id = ?1",
-	},
-	{
-		Type: search.Organization, Needs: access.PlatformRead, By: search.ByStart,
-		SQL: foundOrganization + " WHERE o.name COLLATE NOCASE >= ?1 AND o.name COLLATE NOCASE < ?2 ORDER BY o.name COLLATE NOCASE LIMIT ?4",
-	},
-	{
-		Type: search.User, Needs: access.PlatformRead, By: search.ByID, ID: access.UserID,
-		SQL: foundUser + " WHERE u.public_id = ?1 AND u.built_in = 0",
-	},
-	{
-		Type: search.User, Needs: access.PlatformRead, By: search.ByText,
-		SQL: foundUser + " WHERE u.external_id = ?1",
-	},
-	{
-		Type: search.User, Needs: access.PlatformRead, By: search.ByStart,
+	{Type: search.Organization, By: search.ByID, SQL: foundOrganization + " WHERE o.public_id = ?1"},
+	{Type: search.Organization, By: search.ByText, SQL: foundOrganization + " WHERE o.external_id = ?1"},
+	{Type: search.Organization, By: search.ByStart,
+		SQL: foundOrganization + " WHERE o.name COLLATE NOCASE >= ?1 AND o.name COLLATE NOCASE < ?2 ORDER BY o.name COLLATE NOCASE LIMIT ?4"},
+	{Type: search.User, By: search.ByID, SQL: foundUser + " WHERE u.public_id = ?1 AND u.built_in = 0"},
+	{Type: search.User, By: search.ByText, SQL: foundUser + " WHERE u.external_id = ?1"},
+	{Type: search.User, By: search.ByStart,
 		SQL: foundUser + ` WHERE u.name COLLATE NOCASE >= ?1 AND u.name COLLATE NOCASE < ?2 AND u.built_in = 0
-			ORDER BY u.name COLLATE NOCASE LIMIT ?4`,
-	},
-	{
-		Type: search.User, Needs: access.PlatformRead, By: search.ByStart,
-		SQL: foundUser + " WHERE u.email >= ?1 AND u.email < ?2 AND u.built_in = 0 ORDER BY u.email LIMIT ?4",
-	},
-	{
-		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByID, ID: access.KeyID,
-		SQL: foundKeyColumns + " FROM api_keys k" + foundKeyJoins + " WHERE k.public_id = ?1 AND ?3 IN (0, k.organization_id)",
-	},
-	{
-		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByPrefix,
+			ORDER BY u.name COLLATE NOCASE LIMIT ?4`},
+	{Type: search.User, By: search.ByStart,
+		SQL: foundUser + " WHERE u.email >= ?1 AND u.email < ?2 AND u.built_in = 0 ORDER BY u.email LIMIT ?4"},
+	{Type: search.APIKey, By: search.ByID,
+		SQL: foundKeyColumns + " FROM api_keys k" + foundKeyJoins + " WHERE k.public_id = ?1 AND ?3 IN (0, k.organization_id)"},
+	{Type: search.APIKey, By: search.ByPrefix,
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_prefix" + foundKeyJoins + `
-			WHERE k.key_prefix = ?1 AND ?3 IN (0, k.organization_id) ORDER BY k.id DESC LIMIT ?4`,
-	},
-	{
-		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByStart, Callers: search.Everywhere,
+			WHERE k.key_prefix = ?1 AND ?3 IN (0, k.organization_id) ORDER BY k.id DESC LIMIT ?4`},
+	{Type: search.APIKey, By: search.ByStart, Callers: search.Everywhere,
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_name" + foundKeyJoins + `
-			WHERE k.name COLLATE NOCASE >= ?1 AND k.name COLLATE NOCASE < ?2 ORDER BY k.name COLLATE NOCASE LIMIT ?4`,
-	},
-	{
-		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByStart, Callers: search.Inside,
+			WHERE k.name COLLATE NOCASE >= ?1 AND k.name COLLATE NOCASE < ?2 ORDER BY k.name COLLATE NOCASE LIMIT ?4`},
+	{Type: search.APIKey, By: search.ByStart, Callers: search.Inside,
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_name_in_organization" + foundKeyJoins + `
 			WHERE k.organization_id = ?3 AND k.name COLLATE NOCASE >= ?1 AND k.name COLLATE NOCASE < ?2
-			ORDER BY k.name COLLATE NOCASE LIMIT ?4`,
-	},
-	{
-		Type: search.AccessToken, Needs: access.PlatformRead, By: search.ByID, ID: access.TokenID,
-		SQL: foundToken + " WHERE a.public_id = ?1",
-	},
-	{
-		Type: search.AccessToken, Needs: access.PlatformRead, By: search.ByPrefix,
-		SQL: foundToken + " WHERE a.token_prefix = ?1 ORDER BY a.id DESC LIMIT ?4",
-	},
+			ORDER BY k.name COLLATE NOCASE LIMIT ?4`},
+	{Type: search.AccessToken, By: search.ByID, SQL: foundToken + " WHERE a.public_id = ?1"},
+	{Type: search.AccessToken, By: search.ByPrefix, SQL: foundToken + " WHERE a.token_prefix = ?1 ORDER BY a.id DESC LIMIT ?4"},
 	// The ids of these are their names, which are in lower case.
-	{
-		Type: search.Plan, Needs: access.PlatformRead, By: search.ByStart,
+	{Type: search.Plan, By: search.ByStart,
 		SQL: `SELECT p.name AS public_id, p.name AS title,
 			iif(p.api_keys, 'API keys, ', '') || iif(p.webhooks, 'webhooks, ', '') || coalesce(p.api_rate_limit_per_minute, 'unlimited') || ' requests a minute' AS detail
-			FROM plans p WHERE p.name >= ?8 AND p.name < ?9 ORDER BY p.name LIMIT ?4`,
-	},
-	{
-		Type: search.Role, Needs: access.PlatformRead, By: search.ByStart,
+			FROM plans p WHERE p.name >= ?8 AND p.name < ?9 ORDER BY p.name LIMIT ?4`},
+	{Type: search.Role, By: search.ByStart,
 		SQL: `SELECT r.name AS public_id, r.name AS title, iif(r.built_in, 'built-in role', 'role') AS detail
-			FROM roles r WHERE r.name >= ?8 AND r.name < ?9 ORDER BY r.name LIMIT ?4`,
-	},
-	{
-		Type: search.Permission, Needs: access.PlatformRead, By: search.ByStart,
+			FROM roles r WHERE r.name >= ?8 AND r.name < ?9 ORDER BY r.name LIMIT ?4`},
+	{Type: search.Permission, By: search.ByStart,
 		SQL: `SELECT p.key AS public_id, p.key AS title, p.description AS detail
-			FROM permissions p WHERE p.key >= ?8 AND p.key < ?9 ORDER BY p.key LIMIT ?4`,
-	},
+			FROM permissions p WHERE p.key >= ?8 AND p.key < ?9 ORDER BY p.key LIMIT ?4`},
 }

@@ -120,7 +120,7 @@ func (d *Directory) DropSessions(ctx context.Context, now int64) error {
 	}
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		for _, table := range []string{"sessions", "sign_in_links"} {
-			if _, err := t.Exec("DELETE FROM "+table+" WHERE id IN (SELECT id FROM "+table+" WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
+			if err := t.Exec("DELETE FROM "+table+" WHERE id IN (SELECT id FROM "+table+" WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
 				return err
 			}
 		}

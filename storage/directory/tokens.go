@@ -122,10 +122,10 @@ func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id s
 // revokeToken revokes an access token that is not revoked yet, deletes the links to it, and audits it with these details,
 // its name and its user.
 func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke, details map[string]any) error {
-	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
+	if err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
 		return err
 	}
-	if _, err := t.Exec("DELETE FROM sign_in_links WHERE token_id = ?", token.Row); err != nil {
+	if err := t.Exec("DELETE FROM sign_in_links WHERE token_id = ?", token.Row); err != nil {
 		return err
 	}
 	d.OutdatePrincipals(t)

@@ -32,10 +32,10 @@ func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]acces
 }
 
 // UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does.
-func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.ListedUser, next int64, err error) {
+func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page access.Page[access.ListedUser], err error) {
 	if beginning == "" {
-		page, err = d.Users(ctx, before, limit)
-		return page, 0, err
+		page.Rows, err = d.Users(ctx, before, limit)
+		return page, err
 	}
 	list := scan.List[access.ListedUser]{
 		Logs: d.logs, Table: "users u", Columns: listedUserColumns,

@@ -131,8 +131,7 @@ func (c *Change) sealSecrets(ctx context.Context, file *sqlite.File, result *Cha
 				return err
 			}
 			if len(rows) == 0 {
-				_, err := t.Exec("UPDATE instance SET value = ? WHERE name = 'canary'", Canary(ring))
-				return err
+				return t.Exec("UPDATE instance SET value = ? WHERE name = 'canary'", Canary(ring))
 			}
 			for _, row := range rows {
 				if err := row.sealWith(t, ring, result); err != nil {
@@ -194,6 +193,5 @@ func (r sealedRow) seal(t *sqlite.Tx, ring *seal.Ring, sealed []byte, owner, upd
 		return false, nil
 	}
 	*count++
-	_, err = t.Exec(update, ring.Seal(plain, owner), r.Row)
-	return true, err
+	return true, t.Exec(update, ring.Seal(plain, owner), r.Row)
 }

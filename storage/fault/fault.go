@@ -68,6 +68,11 @@ func Fields(fields []Field) error {
 	}
 }
 
+// InField makes an Invalid fault of one problem with one field.
+func InField(field, code, format string, args ...any) error {
+	return Fields([]Field{{field, code, fmt.Sprintf(format, args...)}})
+}
+
 // Missing is the NotFound fault for a thing of the given sort ("API key", "subscription"). It is the same if the thing never
 // existed, was deleted, or belongs to another organization.
 func Missing(sort string) *Error {
@@ -99,8 +104,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // As finds the fault in the chain of err. ok is false for an internal error.
 func As(err error) (e *Error, ok bool) {
-	ok = errors.As(err, &e)
-	return e, ok
+	return errors.AsType[*Error](err)
 }
 
 // KindOf returns the kind of err, which is Internal if no fault is in its chain.

@@ -35,7 +35,7 @@ func TestACommitThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		set := func(active *bool) error {
-			_, err := x.Subscriptions.UpdateSubscription(t.Context(), by, org, subs.Subscriptions[0].ID, webhook.SubscriptionChange{IsActive: active})
+			_, err := x.Subscriptions.UpdateSubscription(t.Context(), by, org, subs.Rows[0].ID, webhook.SubscriptionChange{IsActive: active})
 			return err
 		}
 		deliveries := func() int { // that do not wait
@@ -64,7 +64,7 @@ func TestACommitThatFails(t *testing.T) {
 		defer x.close(t)
 		limit := int64(100_000)
 		if _, err := x.Directory.UpdatePlan(t.Context(), x.owner.Actor("", ""), x.owner.Plan.Name,
-			access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: &limit}); err != nil {
+			access.PlanChange{MaxStoredBytes: new(&limit)}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

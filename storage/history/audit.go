@@ -11,7 +11,7 @@ import (
 
 // AuditPage lists the audit log of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
 // reads of the organization's logs are running.
-func (h *History) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (page access.AuditPage, err error) {
+func (h *History) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (page access.Page[access.AuditEvent], err error) {
 	list := scan.List[access.AuditEvent]{
 		Logs: h.o.Logs, Table: "audit_events a", Index: "audit_events_by_organization",
 		Columns: `
@@ -20,13 +20,13 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
 		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '[]' OR a.actor_id IN (SELECT value FROM json_each(?6)) OR a.actor_type = 'system' AND 'system' IN (SELECT value FROM json_each(?6))) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '[]' OR a.target_id IN (SELECT value FROM json_each(?9)))",
 	}
-	page.Events, page.Next, err = list.Page(ctx, scan.Query{
+	page, err = list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type != "" || len(f.Actors)+len(f.Targets) > 0 || f.Since != 0 || f.Until != 0,
 		Args:     []any{f.Type, sqlite.TextList(f.Actors), f.Since, scan.UpperBound(f.Until), sqlite.TextList(f.Targets)},
 	})
-	for i, e := range page.Events {
-		page.Events[i].ID = h.o.IDs.ID(access.AuditEventID, e.RowID, e.At)
+	for i, e := range page.Rows {
+		page.Rows[i].ID = h.o.IDs.ID(access.AuditEventID, e.RowID, e.At)
 	}
 	return page, err
 }
@@ -62,8 +62,8 @@ func (h *History) AuditEvent(ctx context.Context, organization int64, id string)
 	if err != nil {
 		return access.AuditEvent{}, err
 	}
-	if len(page.Events) == 0 || page.Events[0].ID != id {
+	if len(page.Rows) == 0 || page.Rows[0].ID != id {
 		return access.AuditEvent{}, fault.Missing("audit event")
 	}
-	return page.Events[0], nil
+	return page.Rows[0], nil
 }

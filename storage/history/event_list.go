@@ -15,29 +15,28 @@ import (
 
 // EventPage lists the events of an organization, or of access.AllOrganizations, newest first and without their bodies. Faults:
 // NotFound for the subscription of the filter, which may be deleted; Unavailable if too many reads of the organization's logs are running.
-func (h *History) EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (page webhook.EventPage, err error) {
+func (h *History) EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (page access.Page[webhook.Event], err error) {
 	query, err := h.eventQuery(ctx, organization, f)
 	if err != nil {
 		return page, err
 	}
 	if f.IdempotencyKey != "" {
-		page.Events, err = h.eventsByIdempotencyKey(ctx, query, f)
+		page.Rows, err = h.eventsByIdempotencyKey(ctx, query, f)
 	} else {
 		list := scan.List[webhook.Event]{
 			Logs: h.o.Logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins,
 			Where: listedEvents + inState(f),
 		}
-		page.Events, page.Next, err = list.Page(ctx, query)
+		page, err = list.Page(ctx, query)
 	}
 	if err != nil {
 		return page, err
 	}
 	// Events of many subscriptions have many deliveries. So the page ends after the event at which the counts have read as many rows as
 	// a search may read.
-	counted, err := h.countAll(ctx, organization, page.Events, h.o.Logs.Limits.Rows)
-	if err == nil && counted < len(page.Events) {
-		page.Events = page.Events[:counted]
-		page.Next = page.Events[counted-1].RowID
+	counted, err := h.countAll(ctx, organization, page.Rows, h.o.Logs.Limits.Rows)
+	if err == nil && counted < len(page.Rows) {
+		page.Rows, page.Next = page.Rows[:counted], page.Rows[counted-1].RowID
 	}
 	return page, err
 }
@@ -51,12 +50,12 @@ func (h *History) EventRows(ctx context.Context, organization int64, f webhook.E
 	}
 	list := scan.List[int64]{Logs: h.o.Logs, Table: "events e", Index: "events_by_organization", Columns: "e.id", Where: listedEvents + inState(f)}
 	for {
-		found, next, err := list.Page(ctx, query)
-		rows = append(rows, found...)
-		if err != nil || next == 0 || len(rows) >= f.Limit {
+		page, err := list.Page(ctx, query)
+		rows = append(rows, page.Rows...)
+		if err != nil || page.Next == 0 || len(rows) >= f.Limit {
 			return rows, err
 		}
-		query.Before, query.Limit = next, f.Limit-len(rows)
+		query.Before, query.Limit = page.Next, f.Limit-len(rows)
 	}
 }
 

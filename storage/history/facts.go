@@ -108,16 +108,16 @@ var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstD
 
 // ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
 // names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
-func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page webhook.ReceiverPage, err error) {
-	var rows []receiverRow
+func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page access.Page[webhook.ReceiverFacts], err error) {
+	var found access.Page[receiverRow]
 	if f.ID != "" {
-		rows, err = h.receiver(ctx, organization, e, f.ID)
+		found.Rows, err = h.receiver(ctx, organization, e, f.ID)
 	} else {
 		list := scan.List[receiverRow]{
 			Logs: h.o.Logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
 			Joins: SubscriptionJoins, Where: "(s.deleted_at IS NULL OR s.deleted_at >= ?6)",
 		}
-		rows, page.Next, err = list.Page(ctx, scan.Query{
+		found, err = list.Page(ctx, scan.Query{
 			Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{e.RowID, e.At},
 			Filtered: true, // deleted subscriptions add up, as a log does
 		})
@@ -125,13 +125,13 @@ func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhoo
 	if err != nil {
 		return page, err
 	}
-	page.Receivers = make([]webhook.ReceiverFacts, len(rows))
-	for i, row := range rows {
-		if page.Receivers[i], err = h.receiverFacts(row, e); err != nil {
+	page = access.Page[webhook.ReceiverFacts]{Rows: make([]webhook.ReceiverFacts, len(found.Rows)), Next: found.Next}
+	for i, row := range found.Rows {
+		if page.Rows[i], err = h.receiverFacts(row, e); err != nil {
 			return page, err
 		}
 	}
-	return page, h.setMissed(ctx, organization, e, page.Receivers)
+	return page, h.setMissed(ctx, organization, e, page.Rows)
 }
 
 // setMissed evaluates the filters of the subscriptions that have no delivery of the event.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -42,7 +43,7 @@ func (h *History) Complete(sub *webhook.Subscription, hold *webhook.Hold) {
 
 // SubscriptionPage lists the subscriptions of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable
 // if too many reads of the organization's logs are running.
-func (h *History) SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (page webhook.SubscriptionPage, err error) {
+func (h *History) SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (page access.Page[webhook.Subscription], err error) {
 	list := scan.List[webhook.Subscription]{
 		Logs: h.o.Logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
@@ -50,13 +51,13 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 			AND (?7 = '' OR instr(lower(s.url), lower(?7)) OR instr(lower(s.description), lower(?7)))
 			AND (?8 IS NULL OR (` + delivery.FirstDue("s.id") + ` IS NOT NULL) = ?8)`,
 	}
-	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
+	page, err = list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused, f.Text, f.Pending},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := h.o.Hold()
-	for i := range page.Subscriptions {
-		h.Complete(&page.Subscriptions[i], hold)
+	for i := range page.Rows {
+		h.Complete(&page.Rows[i], hold)
 	}
 	return page, err
 }

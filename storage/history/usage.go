@@ -47,7 +47,8 @@ func usagePage(ctx context.Context, organization int64, f access.UsageFilter, li
 	if f.Key > 0 {
 		q.First, q.Before = f.Key, f.Key+1
 	}
-	page.Rows, page.Next.Row, err = list.Page(ctx, q)
+	found, err := list.Page(ctx, q)
+	page.Rows, page.Next.Row = found.Rows, found.Next
 	if f.ByMonth {
 		page.Rows = months(page.Rows)
 	}

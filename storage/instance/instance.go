@@ -21,7 +21,7 @@ func Value(from sqlite.Reader, name string) (value []byte, err error) {
 
 // Set writes the value of a name.
 func Set(t *sqlite.Tx, name string, value []byte) error {
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", name, value); err != nil {
+	if err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", name, value); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil

@@ -245,10 +245,10 @@ func TestChangesHoldAtOnce(t *testing.T) {
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 		{"the plan gets a limit", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: new(int64(0))})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{RateLimitPerMinute: new(new(int64(0)))})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{SetRateLimit: true})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{RateLimitPerMinute: new((*int64)(nil))})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.RateLimitPerMinute == nil }},
 		{"the organization is downgraded", func(t *testing.T, s subject) error {

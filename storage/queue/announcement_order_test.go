@@ -34,7 +34,7 @@ func TestOrderOfAnnouncements(t *testing.T) {
 			return func() { storagetest.Publish(t, x.Store, x.Owner, eventType) }
 		}
 		limit := func() {
-			if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: new(int64(10))}); err != nil {
+			if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{RateLimitPerSecond: new(new(int64(10)))}); err != nil {
 				t.Error(err)
 			}
 		}

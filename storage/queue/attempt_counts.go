@@ -56,7 +56,7 @@ func (t *tx) writeAttemptCounts() error {
 		for _, n := range counts.Took {
 			args = append(args, n)
 		}
-		if _, err := t.Exec(addAttemptCounts, args...); err != nil {
+		if err := t.Exec(addAttemptCounts, args...); err != nil {
 			return fmt.Errorf("count attempts: %w", err)
 		}
 	}

@@ -41,7 +41,7 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 	if err != nil {
 		return fmt.Errorf("encode audit details: %w", err)
 	}
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		INSERT INTO audit_events (organization_id, type, actor_type, actor_id, actor_name, target_type, target_id, ip, request_id, at, details)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {

@@ -241,9 +241,9 @@ func TestSendListedAndTheHealth(t *testing.T) {
 		t.Errorf("after the recovery: %s", got)
 	}
 	for eventType, want := range map[string]int{access.SubscriptionRecovered: 2, access.SubscriptionReplayed: 2} {
-		log := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Type: eventType, Limit: 10}))
-		if len(log.Events) != want || log.Events[0].Actor.ID != x.Owner.User.ID {
-			t.Errorf("%s: %+v", eventType, log.Events)
+		log := must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Type: eventType, Limit: 10}))
+		if len(log.Rows) != want || log.Rows[0].Actor.ID != x.Owner.User.ID {
+			t.Errorf("%s: %+v", eventType, log.Rows)
 		}
 	}
 }

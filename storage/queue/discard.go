@@ -117,7 +117,7 @@ func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization
 		if err != nil {
 			return 0, err
 		}
-		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
+		if err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
 			return 0, err
 		}
 		t.announceChange(d.row)

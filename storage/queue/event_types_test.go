@@ -115,14 +115,14 @@ func TestTestsOfAType(t *testing.T) {
 	}
 	x.Replays(t, everything, 0)
 	x.recovers(t, 1, webhook.Recovery{Since: 1})
-	page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Limit: 100, WithoutAudit: true}))
-	if got := []string{page.Events[1].ID, page.Events[0].ID}; !slices.Equal(got, ids) || !page.Events[0].Test || !page.Events[1].Test {
-		t.Errorf("listed: %+v", page.Events)
+	page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Limit: 100, WithoutAudit: true}))
+	if got := []string{page.Rows[1].ID, page.Rows[0].ID}; !slices.Equal(got, ids) || !page.Rows[0].Test || !page.Rows[1].Test {
+		t.Errorf("listed: %+v", page.Rows)
 	}
 	for _, state := range []webhook.EventState{webhook.AnyExhausted, webhook.AnyPending, webhook.ForNobody} {
 		f := webhook.EventFilter{State: state, Limit: 100, WithoutAudit: true}
-		if page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.Org(), f)); len(page.Events) > 0 {
-			t.Errorf("%s: %+v", state, page.Events)
+		if page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), x.Org(), f)); len(page.Rows) > 0 {
+			t.Errorf("%s: %+v", state, page.Rows)
 		}
 	}
 	if p := must[webhook.Preview](t)(x.Feeds.PreviewFilter(t.Context(), x.Org(), nil, nil, true)); p.Examined != 0 {

@@ -14,8 +14,7 @@ type Tx = tx
 
 // Run runs a statement that returns no rows.
 func (t *tx) Run(text string, args ...any) error {
-	_, err := t.Exec(text, args...)
-	return err
+	return t.Exec(text, args...)
 }
 
 // Write runs a write of the queue itself.
@@ -154,13 +153,13 @@ func (q *Queue) Attempts(ctx context.Context, organization int64, id string, f w
 // AuditEvents returns the audit events of one page.
 func (q *Queue) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
 	page, err := q.history.AuditPage(ctx, organization, f)
-	return page.Events, err
+	return page.Rows, err
 }
 
 // Events returns the events of one page.
 func (q *Queue) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	page, err := q.history.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
-	return page.Events, err
+	return page.Rows, err
 }
 
 // SubscriptionList returns the subscriptions of one page.
@@ -170,5 +169,5 @@ func (q *Queue) SubscriptionList(ctx context.Context, organization int64, status
 		f.Statuses = []webhook.Status{status}
 	}
 	page, err := q.history.SubscriptionPage(ctx, organization, f)
-	return page.Subscriptions, err
+	return page.Rows, err
 }

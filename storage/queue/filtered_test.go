@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -123,8 +124,8 @@ func TestAFilterIsExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10}))
-		missed := page.Receivers[0].Missed
+		page := must[access.Page[webhook.ReceiverFacts]](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10}))
+		missed := page.Rows[0].Missed
 		if (missed == nil) != (want == "") || missed != nil && (missed.Seen != want || missed.Condition.Path != "amount") {
 			t.Errorf("%d: %+v", amount, missed)
 		}

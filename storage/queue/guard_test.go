@@ -99,7 +99,7 @@ var guards = map[string]guard{
 		return x.Org()
 	}, refusedBy("plan_capability_required", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a used-up quota": {func(t *testing.T, x fixture) int64 {
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), holder(t, x), "growth", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), holder(t, x), "growth", access.PlanChange{MaxStoredBytes: new(new(int64(1)))}))
 		return x.Org()
 	}, refusedBy("storage_quota_exceeded", "publish", "replay", "recover", "redeliver", "test", "recover a list", "redeliver a list")},
 	"a held queue": {func(t *testing.T, x fixture) int64 {

@@ -51,8 +51,7 @@ func (t *tx) saveAttemptTime(subscription int64, sub *fanout.Subscription, succe
 		return nil
 	}
 	*savedAt = t.Now()
-	_, err := t.Exec(statement, t.Now(), subscription)
-	return err
+	return t.Exec(statement, t.Now(), subscription)
 }
 
 // SetHealth stores the health that a change gave a subscription. before is the stored one. The caller announces the change.
@@ -79,11 +78,10 @@ func (t *tx) writeHealth(subscription int64, before, h webhook.Health) error {
 		t.OnCommit(func() { t.observer.HealthChanged(h.Status) })
 	}
 	t.Fanout.Invalidate(subscription)
-	_, err := t.Exec(`
+	return t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5, paused = ?8, failing_since = ?9,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
 		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription, h.Paused, h.FailingSince)
-	return err
 }
 
 // AuditHealth writes the audit event of a subscription that a change has disabled.

@@ -126,7 +126,7 @@ func (q *Queue) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 
 // releaseQueue removes the hold and writes the audit event.
 func (t *tx) releaseQueue(by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
-	if _, err := t.Exec("DELETE FROM instance WHERE name = ?", holdName); err != nil {
+	if err := t.Exec("DELETE FROM instance WHERE name = ?", holdName); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
 	t.announceHold(nil)

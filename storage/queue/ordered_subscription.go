@@ -56,7 +56,7 @@ func (q *Queue) SetOrdered(t *sqlite.Tx, sub *webhook.Subscription, ordered *boo
 	if !sub.Ordered {
 		return nil
 	}
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE deliveries SET sequence = event_id WHERE sequence IS NULL AND id IN (
 			SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+delivery.Pending+`
 			UNION ALL

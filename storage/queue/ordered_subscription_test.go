@@ -399,7 +399,7 @@ func TestOrderPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := x.History.ReceiverPage(t.Context(), x.Org(), facts, webhook.ReceiverFilter{ID: x.Sub.ID})
-	if err != nil || page.Receivers[0].Front == nil || !page.Receivers[0].Front.Sending {
+	if err != nil || page.Rows[0].Front == nil || !page.Rows[0].Front.Sending {
 		t.Fatalf("%+v, error %v", page, err)
 	}
 	plans := storagetest.QueryPlans(t, x.Store)

@@ -178,7 +178,7 @@ func (q *Queue) UndoBegin(ctx context.Context, attempts []int64) error {
 		for _, id := range attempts {
 			delete(t.sending, id>>8)
 			t.OnCommit(func() { delete(t.unwantedResponses, id>>8) })
-			if _, err := t.Exec(`
+			if err := t.Exec(`
 				UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.Pending+` ELSE `+delivery.EndOfLast+` END
 				WHERE id = ?1 >> 8 AND state >= `+delivery.Sending+` AND attempts + 1 = ?1 & 255`, id); err != nil {
 				return err
@@ -209,7 +209,7 @@ func (t *tx) interruptAttempts() error {
 	if err := t.countGivenUp(); err != nil {
 		return err
 	}
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE deliveries INDEXED BY deliveries_sending SET
 			state = CASE WHEN state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+` WHEN attempts + 1 >= ?1 THEN `+delivery.Exhausted+` ELSE `+delivery.Pending+` END,
 			attempts = attempts + 1, due_at = ?2

@@ -35,7 +35,7 @@ func (x platform) allow(t *testing.T, owner access.Principal, bytes int64) {
 	t.Helper()
 	stored := must[int64](t)(x.StoredToday(t.Context(), owner.Organization.RowID))
 	must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded",
-		access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(stored + bytes)}))
+		access.PlanChange{MaxStoredBytes: new(new(stored + bytes))}))
 }
 
 func (x platform) publish(t *testing.T, by access.Principal, events ...webhook.NewEvent) error {

@@ -49,7 +49,7 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	}
 	before := sub.Health
 	sub.Health = sub.Activate()
-	if _, err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
+	if err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
 		return err
 	}
 	t.announceChange(sub.RowID)
@@ -158,7 +158,7 @@ func (q *Queue) finishRecovery(
 // markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
 // outage began. If it has not done that for an earlier outage yet, the mark stays at the beginning of that one.
 func (t *tx) markForRecovery(subscription, since int64) error {
-	_, err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
+	err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
 	t.OnCommit(func() { t.mayRecover.Store(true) })
 	return err
 }
@@ -260,7 +260,7 @@ func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error
 	}
 	delete(q.recovering, m.RowID)
 	return q.change(ctx, sqlite.Work{}, func(t *tx) error {
-		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
+		err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
 		return err
 	})
 }

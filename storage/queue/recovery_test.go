@@ -205,11 +205,11 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		paused := func(want int) {
 			t.Helper()
 			s := x.Read(t)
-			listed := must[webhook.SubscriptionPage](t)(x.History.SubscriptionPage(t.Context(), x.Org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
+			listed := must[access.Page[webhook.Subscription]](t)(x.History.SubscriptionPage(t.Context(), x.Org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
 			waits := must[webhook.PendingSummary](t)(x.Survey.PendingSummary(t.Context(), x.Org()))
 			if s.Status != webhook.Disabled || (s.Why() == webhook.BlockedByPause) != (want == 1) || x.Queue.SubscriptionCounts().Paused != int64(want) ||
-				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.Why() {
-				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.Queue.SubscriptionCounts(), waits)
+				len(listed.Rows) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.Why() {
+				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Rows), x.Queue.SubscriptionCounts(), waits)
 			}
 		}
 		paused(0)

@@ -49,7 +49,7 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 		t.lastDelivery++
 		job.Delivery, job.Organization, job.DueAt, job.Cause = t.lastDelivery, organization, t.Now(), webhook.ByHand
 		// For an ordered subscription, it is outside the order: somebody wants this event now, and its failures must not stop the others.
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
 			VALUES (?, ?, ?, `+delivery.Pending+`, ?, 0, ?, iif(?, 0, NULL))`,
 			job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, sub.Ordered); err != nil {

@@ -277,7 +277,7 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	if n == 0 {
 		return made, nil
 	}
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
 		SELECT ? + key, value, ?, `+delivery.Pending+`, `+delivery.CauseHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
 		t.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {

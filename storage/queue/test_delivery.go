@@ -65,7 +65,7 @@ func (t *tx) insertTest(organization, subscription int64, e webhook.NewEvent) (j
 	}
 	row, event, body := t.insertEvent(organization, o, e, 0, sql.NullInt64{Valid: true}, 0)
 	t.lastDelivery++
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
 		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, t.lastDelivery, row, subscription, t.Now()); err != nil {
 		return job, err

@@ -154,19 +154,16 @@ var ErrNoWebhooks = fault.New(fault.Forbidden, "plan_capability_required",
 // Faults: Forbidden; Conflict.
 func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
 	has, err := q.OfOpen(t, organization)
-	switch {
-	case err != nil:
-		return err
-	case !has.Webhooks:
-		return ErrNoWebhooks
+	if err == nil && !has.Webhooks {
+		err = ErrNoWebhooks
 	}
-	return nil
+	return err
 }
 
 // Write adds the usage in the transaction to the table.
 func (q *Quotas) Write(t *sqlite.Tx) error {
 	for organization, use := range q.added {
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			INSERT INTO organization_days (organization_id, day, stored_bytes, events, succeeded, failed) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (organization_id, day) DO UPDATE SET stored_bytes = stored_bytes + excluded.stored_bytes,
 				events = events + excluded.events, succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed`,
@@ -192,6 +189,5 @@ func (q *Quotas) writeEventTime(t *sqlite.Tx, organization int64, use access.Org
 	if known != nil {
 		known.eventAt = t.Now()
 	}
-	_, err := t.Exec("UPDATE organizations SET last_event_at = ? WHERE id = ?", t.Now(), organization)
-	return err
+	return t.Exec("UPDATE organizations SET last_event_at = ? WHERE id = ?", t.Now(), organization)
 }

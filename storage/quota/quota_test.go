@@ -64,7 +64,7 @@ func (x platform) leave(t *testing.T, bytes int64) {
 			t.Fatalf("%d and %d bytes are stored", stored, other)
 		}
 	}
-	if _, err := x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(stored + bytes)}); err != nil {
+	if _, err := x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{MaxStoredBytes: new(new(stored + bytes))}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -275,7 +275,7 @@ func TestWhatAQuotaRefuses(t *testing.T) {
 	}
 	check("bytes of nobody", "not_found", require(1<<40, 1))
 	check("webhooks of nobody", "not_found", webhooks(1<<40))
-	change(access.PlanChange{SetMaxStoredBytes: true})
+	change(access.PlanChange{MaxStoredBytes: new((*int64)(nil))})
 	check("no limit", "", require(organization, 1<<40))
 	check("a plan with webhooks", "", webhooks(organization))
 	change(access.PlanChange{Webhooks: new(false)})

@@ -60,7 +60,7 @@ func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) e
 						return 0, err
 					}
 				}
-				if _, err := t.Exec(`
+				if err := t.Exec(`
 					UPDATE subscriptions SET url = '', description = '', event_types = '', filter = NULL, secret = x'', previous_secret = NULL, recover_since = NULL,
 						last_error = CASE last_error WHEN '' THEN '' ELSE ? END
 					WHERE id = ?`, audit.ErasedText, sub.RowID); err != nil {
@@ -124,12 +124,11 @@ func (c *Cleaner) cleanAuditOf(ctx context.Context, organization int64) error {
 				organization, after, auditBatch); err != nil || last == 0 {
 				return 0, err
 			}
-			_, err = t.Exec(`
+			return last, t.Exec(`
 				UPDATE audit_events INDEXED BY audit_events_by_organization SET
 					actor_name = CASE actor_type WHEN 'system' THEN actor_name ELSE ?4 END, ip = '', details = '{}'
 				WHERE organization_id = ?1 AND id > ?2 AND id <= ?3 AND type <> ?5`,
 				organization, after, last, audit.ErasedText, access.OrganizationClosed)
-			return last, err
 		})
 	})
 }

@@ -239,8 +239,8 @@ func TestClosedOrganization(t *testing.T) {
 		if err := x.Directory.EndSession(t.Context(), p, p.Actor("192.0.2.9", "")); err != nil {
 			t.Fatal(err)
 		}
-		page := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 1}))
-		if e := page.Events[0]; e.Type != access.SessionEnded || e.Details != "{}" || e.IP != "" || e.Name != "erased" {
+		page := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 1}))
+		if e := page.Rows[0]; e.Type != access.SessionEnded || e.Details != "{}" || e.IP != "" || e.Name != "erased" {
 			t.Errorf("the log has %+v", e)
 		}
 	})
@@ -296,11 +296,11 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		storagetest.Must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, x.org.ID))
 		x.end(t)
 		x.close(t)
-		page := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 100}))
-		if len(page.Events) < 5 || page.Events[0].Type != access.OrganizationClosed || page.Events[0].Details == "{}" {
-			t.Errorf("the newest of %d lines is %+v", len(page.Events), page.Events[0])
+		page := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 100}))
+		if len(page.Rows) < 5 || page.Rows[0].Type != access.OrganizationClosed || page.Rows[0].Details == "{}" {
+			t.Errorf("the newest of %d lines is %+v", len(page.Rows), page.Rows[0])
 		}
-		for _, e := range page.Events[1:] {
+		for _, e := range page.Rows[1:] {
 			if e.Details != "{}" || e.IP != "" || e.Actor.ID == "" || e.TargetID == "" {
 				t.Errorf("the log has %+v", e)
 			}
@@ -344,18 +344,18 @@ func TestClosedFirstOrganization(t *testing.T) {
 		t.Fatalf("the local socket acts in the organization %s", system.Home.ID)
 	}
 	made := storagetest.Must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), system.Actor("", ""), access.Plan{Name: "pro"}))
-	page := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
-	if len(page.Events) != 1 || page.Events[0].TargetID != made.Name || page.Events[0].Details == "{}" {
-		t.Errorf("the log has %+v", page.Events)
+	page := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	if len(page.Rows) != 1 || page.Rows[0].TargetID != made.Name || page.Rows[0].Details == "{}" {
+		t.Errorf("the log has %+v", page.Rows)
 	}
 
 	copied := storagetest.Must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
 	x.stop()
 	storagetest.Must[backup.Restored](t)(storage.Restore(t.Context(), x.o, copied.File))
 	x.Store, _ = storagetest.OpenWith(t, x.o)
-	page = storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
-	if len(page.Events) != 1 || page.Events[0].Type != access.DatabaseRestored || page.Events[0].Details == "{}" {
-		t.Errorf("after the restore, the log has %+v", page.Events)
+	page = storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	if len(page.Rows) != 1 || page.Rows[0].Type != access.DatabaseRestored || page.Rows[0].Details == "{}" {
+		t.Errorf("after the restore, the log has %+v", page.Rows)
 	}
 }
 
@@ -371,8 +371,8 @@ func TestDeleteClosedOrganization(t *testing.T) {
 		}
 		return err == nil
 	})
-	page := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.OrganizationCreated}))
-	for _, e := range page.Events {
+	page := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.OrganizationCreated}))
+	for _, e := range page.Rows {
 		if e.TargetID == org.ID && e.Details != "{}" {
 			t.Errorf("the log keeps the name of the organization: %s", e.Details)
 		}

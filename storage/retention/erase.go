@@ -134,9 +134,9 @@ func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events
 			}
 		}
 		if byErased {
-			_, err = t.Exec("UPDATE audit_events SET actor_name = ?, ip = '', details = ? WHERE id = ?", access.ErasedUserName, string(details), event.RowID)
+			err = t.Exec("UPDATE audit_events SET actor_name = ?, ip = '', details = ? WHERE id = ?", access.ErasedUserName, string(details), event.RowID)
 		} else {
-			_, err = t.Exec("UPDATE audit_events SET details = ? WHERE id = ?", string(details), event.RowID)
+			err = t.Exec("UPDATE audit_events SET details = ? WHERE id = ?", string(details), event.RowID)
 		}
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUs
 			if err != nil {
 				return fmt.Errorf("event %d: %w", e.RowID, err)
 			}
-			if _, err := t.Exec("UPDATE events SET body = ? WHERE id = ?", body, e.RowID); err != nil {
+			if err := t.Exec("UPDATE events SET body = ? WHERE id = ?", body, e.RowID); err != nil {
 				return err
 			}
 		}
@@ -256,10 +256,9 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
 				return err
 			}
 			c.o.Queue.ForgetResponses(t, sending)
-			_, err := t.Exec(`
+			return t.Exec(`
 				UPDATE attempts SET response_body = '', response_headers = '' WHERE (response_body <> '' OR response_headers <> '') AND id IN (
 					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
-			return err
 		}); err != nil || len(deliveries) < cleanBatch {
 			return 0, err
 		}

@@ -242,18 +242,18 @@ func TestEraseUser(t *testing.T) {
 		if again := storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
 			t.Errorf("the second erasure is %+v", again)
 		}
-		own := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
-		for _, e := range own.Events {
+		own := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
+		for _, e := range own.Rows {
 			if e.Name != access.ErasedUserName || e.IP != "" {
 				t.Errorf("%s is by %q from %q", e.Type, e.Name, e.IP)
 			}
 		}
-		if len(own.Events) < 4 {
-			t.Errorf("the log has %d lines of the user", len(own.Events))
+		if len(own.Rows) < 4 {
+			t.Errorf("the log has %d lines of the user", len(own.Rows))
 		}
-		lines := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
-		if len(lines.Events) != 1 || lines.Events[0].TargetID != x.who.User.ID || lines.Events[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
-			t.Errorf("the log of the operator has %+v", lines.Events)
+		lines := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
+		if len(lines.Rows) != 1 || lines.Rows[0].TargetID != x.who.User.ID || lines.Rows[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
+			t.Errorf("the log of the operator has %+v", lines.Rows)
 		}
 	})
 }
@@ -327,8 +327,8 @@ func TestErasedUser(t *testing.T) {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
 		storagetest.Must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
-		log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
-		if e := log.Events[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
+		log := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
+		if e := log.Rows[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
 			t.Errorf("the log has a later line of the user: %+v", e)
 		}
 		key := storagetest.Must[access.CredentialState](t)(x.Directory.KeyState(ctx, x.key.Digest()))
@@ -357,9 +357,9 @@ func TestErasedUser(t *testing.T) {
 		if sub := storagetest.Must[webhook.Subscription](t)(x.History.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
-		log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
-		if len(log.Events) != 1 || log.Events[0].Name != "Ada Lovelace" || log.Events[0].IP != "192.0.2.5" {
-			t.Errorf("the log has %+v", log.Events)
+		log := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
+		if len(log.Rows) != 1 || log.Rows[0].Name != "Ada Lovelace" || log.Rows[0].IP != "192.0.2.5" {
+			t.Errorf("the log has %+v", log.Rows)
 		}
 	})
 

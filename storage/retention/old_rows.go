@@ -189,14 +189,13 @@ func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, 
 		return false, err
 	}
 	gone := sqlite.RowList(slices.Values(rows))
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE organizations SET expired_event = max(coalesce(expired_event, 0), gone.last)
 		FROM (SELECT e.organization_id, max(e.id) AS last FROM json_each(?) j CROSS JOIN events e ON e.id = j.value GROUP BY e.organization_id) gone
 		WHERE organizations.id = gone.organization_id`, gone); err != nil {
 		return false, err
 	}
-	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", gone)
-	return true, err
+	return true, t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", gone)
 }
 
 // lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
@@ -264,10 +263,10 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 			n++
 		}
 		first, last := ids[0], ids[n-1]
-		if _, err := t.Exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
+		if err := t.Exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
 			return 0, err
 		}
-		if _, err := t.Exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
+		if err := t.Exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
 			return 0, err
 		}
 		ids = ids[n:]
@@ -360,8 +359,7 @@ func (c *Cleaner) deleteCountBatch(t *sqlite.Tx, after countOwner, before int64)
 // vacuum returns a few free pages to the file system.
 func (c *Cleaner) vacuum(ctx context.Context) error {
 	if err := c.change(ctx, func(t *sqlite.Tx) error {
-		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
-		return err
+		return t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 	}); err != nil {
 		return fmt.Errorf("give back pages: %w", err)
 	}

@@ -93,8 +93,7 @@ func (c *Cleaner) DeleteShortLived(ctx context.Context) (err error) {
 		failed := c.o.Reads.Get(ctx, &some, data.exists, now)
 		if failed == nil && some {
 			failed = c.change(ctx, func(t *sqlite.Tx) error {
-				_, err := t.Exec(data.remove, now)
-				return err
+				return t.Exec(data.remove, now)
 			})
 		}
 		if failed != nil {

@@ -39,7 +39,7 @@ func BenchmarkRetention(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if len(last.Events) == 0 || last.Events[0].Type != "grown" {
+				if len(last.Rows) == 0 || last.Rows[0].Type != "grown" {
 					break
 				}
 			}

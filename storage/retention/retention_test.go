@@ -29,7 +29,7 @@ func eventWithKey(key, data string) webhook.NewEvent {
 // auditLog returns the newest audit events of the customer.
 func auditLog(t *testing.T, x storagetest.Customer) []access.AuditEvent {
 	t.Helper()
-	return storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 100})).Events
+	return storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 100})).Rows
 }
 
 func TestRetentionOfWideEvents(t *testing.T) {
@@ -47,8 +47,8 @@ func TestRetentionOfWideEvents(t *testing.T) {
 		}
 		first := storagetest.Publish(t, store, x.Owner, "wide")
 		last := storagetest.Publish(t, store, x.Owner, "wide")
-		page := storagetest.Must[webhook.SubscriptionPage](t)(store.History.SubscriptionPage(t.Context(), x.Org(), webhook.SubscriptionFilter{Limit: 1000}))
-		for _, sub := range page.Subscriptions {
+		page := storagetest.Must[access.Page[webhook.Subscription]](t)(store.History.SubscriptionPage(t.Context(), x.Org(), webhook.SubscriptionFilter{Limit: 1000}))
+		for _, sub := range page.Rows {
 			if err := store.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), sub.ID); err != nil {
 				t.Fatal(err)
 			}

@@ -29,22 +29,23 @@ type Query struct {
 	Args         []any // of Where
 }
 
-// Page returns up to Limit rows. If next is not 0, the search reached its limits before it had enough, and next is the row id
-// at which the next page begins. Faults: Unavailable if too many reads of the organization are running.
-func (l List[T]) Page(ctx context.Context, q Query) (rows []T, next int64, err error) {
-	rows = []T{}
+// Page returns up to Limit rows. Faults: Unavailable if too many reads of the organization are running.
+func (l List[T]) Page(ctx context.Context, q Query) (page access.Page[T], err error) {
+	page.Rows = []T{}
 	end, err := l.Logs.Take(ctx, q.Organization)
 	if err != nil {
-		return rows, 0, err
+		return page, err
 	}
 	defer end()
-	search := listSearch[T]{l, q, &rows}
+	search := listSearch[T]{l, q, &page.Rows}
 	high := Position{Row: UpperBound(q.Before)}
 	if !q.Filtered {
-		return rows, 0, l.Logs.ReadAll(ctx, high, search)
+		err = l.Logs.ReadAll(ctx, high, search)
+		return page, err
 	}
 	reached, err := l.Logs.Walk(ctx, high, search, q.Slice)
-	return rows, reached.Row, err
+	page.Next = reached.Row
+	return page, err
 }
 
 // listSearch is a search of one page.

@@ -21,27 +21,51 @@ import (
 // Most is how many things a search finds.
 const Most = 20
 
-// The types of things, in the order in which a response lists them.
+// Type is a type of things.
+type Type uint8
+
+// The types, in the order in which a response lists them.
 const (
-	Organization = "organization"
-	User         = "user"
-	Subscription = "subscription"
-	Event        = "event"
-	Attempt      = "attempt"
-	APIKey       = "api_key"
-	AccessToken  = "access_token"
-	AuditEvent   = "audit_event"
-	Plan         = "plan"
-	Role         = "role"
-	Permission   = "permission"
+	Organization Type = iota
+	User
+	Subscription
+	Event
+	Attempt
+	APIKey
+	AccessToken
+	AuditEvent
+	Plan
+	Role
+	Permission
 )
+
+var types = [...]struct {
+	name  string        // in responses
+	needs string        // the permission to read such things
+	id    access.IDType // of their public ids; empty: they have names instead
+}{
+	Organization: {"organization", access.PlatformRead, access.OrganizationID},
+	User:         {"user", access.PlatformRead, access.UserID},
+	Subscription: {"subscription", access.WebhooksRead, access.SubscriptionID},
+	Event:        {"event", access.EventsRead, access.EventID},
+	Attempt:      {"attempt", access.WebhooksRead, access.AttemptID},
+	APIKey:       {"api_key", access.APIKeysRead, access.KeyID},
+	AccessToken:  {"access_token", access.PlatformRead, access.TokenID},
+	AuditEvent:   {"audit_event", access.AuditRead, access.AuditEventID},
+	Plan:         {"plan", access.PlatformRead, ""},
+	Role:         {"role", access.PlatformRead, ""},
+	Permission:   {"permission", access.PlatformRead, ""},
+}
+
+// String returns the name of the type in responses.
+func (t Type) String() string { return types[t].name }
 
 // By is the part of a thing with which a lookup compares the text.
 type By uint8
 
 // The parts of things.
 const (
-	ByID     By = iota // the text has the form of the public id of Lookup.ID
+	ByID     By = iota // the text has the form of a public id of the type
 	ByText             // the whole text: an external id, or an idempotency key
 	ByStart            // the text is the beginning of a name, an e-mail address or a host
 	ByPrefix           // the text has the form of the prefix of an API key or an access token
@@ -70,10 +94,8 @@ const (
 //	?8  the text in lower case, without the scheme of a URL
 //	?9  the end of the texts that begin with ?8, exclusive
 type Lookup struct {
-	Type    string
-	Needs   string // the permission to read such things
+	Type    Type
 	By      By
-	ID      access.IDType // of ByID; also of things whose public ids are computed
 	Callers Callers
 	SQL     string
 }
@@ -100,7 +122,7 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 	args := q.arguments(t)
 	var ranked ranking
 	for _, l := range lookups {
-		if !q.Can(l.Needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
+		if !q.Can(types[l.Type].needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
 			continue
 		}
 		args[0], args[2] = t.text, q.organization(l)
@@ -124,7 +146,7 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 func (l Lookup) fits(t text) bool {
 	switch {
 	case t.id != "":
-		return l.By == ByID && l.ID == t.id
+		return l.By == ByID && types[l.Type].id == t.id
 	case l.By == ByPrefix:
 		return t.prefix != ""
 	}
@@ -191,6 +213,7 @@ func (r *ranking) best() []Found {
 			}
 		}
 	}
+	byType := func(a, b Found) int { return cmp.Compare(a.Type, b.Type) }
 	slices.SortStableFunc(best[:exact], byType)
 	slices.SortStableFunc(best[exact:], byType)
 	return best
@@ -198,7 +221,7 @@ func (r *ranking) best() []Found {
 
 // Found is a thing that a search has found.
 type Found struct {
-	Type                   string  `db:"-"`
+	Type                   Type    `db:"-"`
 	ID                     string  `db:"public_id"` // of a plan, a role or a permission: its name
 	ParentID               *string `db:"parent_id"` // of an attempt: the subscription; of an access token: the user
 	Title                  string  `db:"title"`
@@ -213,14 +236,6 @@ type Found struct {
 	URL       string `db:"url"`
 	ExpiresAt *int64 `db:"expires_at"`
 	RevokedAt *int64 `db:"revoked_at"`
-}
-
-var types = []string{
-	Organization, User, Subscription, Event, Attempt, APIKey, AccessToken, AuditEvent, Plan, Role, Permission,
-}
-
-func byType(a, b Found) int {
-	return cmp.Compare(slices.Index(types, a.Type), slices.Index(types, b.Type))
 }
 
 // complete sets what the table does not have. It shows only the host of a URL.
@@ -238,7 +253,7 @@ func (f *Found) complete(l Lookup, ids publicid.Maker, now int64) {
 	case APIKey, AccessToken:
 		parts = append(parts, string(access.Key{ExpiresAt: f.ExpiresAt, RevokedAt: f.RevokedAt}.Status(now)))
 	case Event, Attempt, AuditEvent:
-		f.ID = ids.ID(l.ID, f.Row, f.At)
+		f.ID = ids.ID(types[l.Type].id, f.Row, f.At)
 		parts = append(parts, string(webhook.AppendTime(nil, f.At)))
 	}
 	f.Detail = strings.Join(parts, ", ")

@@ -28,7 +28,7 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 	key, _ := storagetest.Key(t, store, x.Owner, access.EventsRead)
 	x.Begin(t, x.Jobs(t)[0])
 	sending := storagetest.Must[webhook.AttemptPage](t)(store.History.AttemptPage(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 1})).Attempts[0]
-	audited := storagetest.Must[access.AuditPage](t)(store.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Events[0]
+	audited := storagetest.Must[access.Page[access.AuditEvent]](t)(store.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Rows[0]
 	for what, text := range map[string]string{
 		"an attempt in progress, by its id":      sending.ID,
 		"a subscription, by its external id":     external,

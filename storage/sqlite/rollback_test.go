@@ -53,8 +53,7 @@ func (f *failingFile) notes(t *testing.T) (names []string) {
 
 // brokenLink breaks a constraint that SQLite checks at COMMIT. SQLite leaves the transaction open then.
 func brokenLink(t *sqlite.Tx) error {
-	_, err := t.Exec("INSERT INTO links (name) VALUES ('nobody')")
-	return err
+	return t.Exec("INSERT INTO links (name) VALUES ('nobody')")
 }
 
 var errHook = errors.New("the hook fails")
@@ -218,7 +217,7 @@ func TestAWriteThatFailsIsUndoneAlone(t *testing.T) {
 		t.Parallel()
 		f := openFailing(t)
 		f.Together(func(t *sqlite.Tx) error {
-			_, err := t.Exec("DELETE FROM notes WHERE name = 'nobody'")
+			err := t.Exec("DELETE FROM notes WHERE name = 'nobody'")
 			return errors.Join(err, fault.Missing("note"))
 		})
 		if f.undone != 0 || f.log.Len() > 0 {
@@ -239,7 +238,7 @@ func TestDelayedRowsThatCannotBeWritten(t *testing.T) {
 				return nil
 			},
 			func(t *sqlite.Tx) error {
-				_, _ = t.Exec("INSERT INTO notes (name) VALUES ('ignores')")
+				_ = t.Exec("INSERT INTO notes (name) VALUES ('ignores')")
 				return nil
 			},
 		)

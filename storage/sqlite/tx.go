@@ -111,7 +111,7 @@ func (t *Tx) writeDelayed() error {
 // rollback ends the transaction. On a full disk, SQLite has already ended it and reports that there is no transaction. That is no error.
 func (t *Tx) rollback() error {
 	t.delayed = nil
-	_, err := t.Exec("ROLLBACK")
+	err := t.Exec("ROLLBACK")
 	if code(err) == sqliteError {
 		return nil
 	}
@@ -154,7 +154,13 @@ func (t *Tx) statement(text string) (*sqlx.Stmt, error) {
 }
 
 // Exec runs a statement that returns no rows.
-func (t *Tx) Exec(text string, args ...any) (sql.Result, error) {
+func (t *Tx) Exec(text string, args ...any) error {
+	_, err := t.exec(text, args...)
+	return err
+}
+
+// exec is Exec with the result.
+func (t *Tx) exec(text string, args ...any) (sql.Result, error) {
 	st, err := t.prepared(text)
 	if err != nil {
 		return nil, err
@@ -172,7 +178,7 @@ func (t *Tx) Exec(text string, args ...any) (sql.Result, error) {
 
 // Insert runs an INSERT and returns the new row's id.
 func (t *Tx) Insert(text string, args ...any) (int64, error) {
-	result, err := t.Exec(text, args...)
+	result, err := t.exec(text, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +187,7 @@ func (t *Tx) Insert(text string, args ...any) (int64, error) {
 
 // Affected runs a statement and returns how many rows it changed.
 func (t *Tx) Affected(text string, args ...any) (int64, error) {
-	result, err := t.Exec(text, args...)
+	result, err := t.exec(text, args...)
 	if err != nil {
 		return 0, err
 	}

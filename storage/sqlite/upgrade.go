@@ -63,7 +63,7 @@ func (f *File) migrate(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	t.now = time.Now().UnixMilli()
-	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
+	if err := t.Exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	f.o.Reached("begun")
@@ -71,7 +71,7 @@ func (f *File) migrate(ctx context.Context) (err error) {
 		return errors.Join(err, t.rollback())
 	}
 	f.o.Reached("checked")
-	if _, err := t.Exec("COMMIT"); err != nil {
+	if err := t.Exec("COMMIT"); err != nil {
 		f.failures.note(byCommit, err)
 		return errors.Join(fmt.Errorf("commit: %w", err), t.rollback())
 	}

@@ -267,7 +267,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	began := time.Now()
 	t.now, t.onReserve = f.Now(), f.reserve.spent
 	t.committed = t.committed[:0]
-	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
+	if err := t.Exec("BEGIN IMMEDIATE"); err != nil {
 		return len(batch), &transactionError{fmt.Errorf("begin: %w", err)}
 	}
 	if err := f.o.Begin(t); err != nil {
@@ -283,7 +283,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	if err := f.flush(t); err != nil {
 		return len(batch), errors.Join(err, f.rollBack())
 	}
-	if _, err := t.Exec("COMMIT"); err != nil {
+	if err := t.Exec("COMMIT"); err != nil {
 		err = errors.Join(fmt.Errorf("commit: %w", err), f.rollBack())
 		if unusable(err) { // no write is the cause
 			err = &transactionError{err}

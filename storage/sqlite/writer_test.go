@@ -79,8 +79,7 @@ func start(t *testing.T, o sqlite.Options) (file *sqlite.File, stop func()) {
 // note is a write that can be done once.
 func note(name string) func(*sqlite.Tx) error {
 	return func(t *sqlite.Tx) error {
-		_, err := t.Exec("INSERT INTO notes (name) VALUES (?)", name)
-		return err
+		return t.Exec("INSERT INTO notes (name) VALUES (?)", name)
 	}
 }
 

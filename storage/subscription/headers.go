@@ -42,11 +42,10 @@ func (s *Subscriptions) setHeaders(t *sqlite.Tx, organization int64, sub *webhoo
 		sub.HeaderNames = append(sub.HeaderNames, h.Name)
 	}
 	s.memory.Quotas.Count(t, organization, len(sealed))
-	_, err := t.Exec(`
+	return t.Exec(`
 		INSERT INTO subscription_headers (subscription_id, names, changed_at, sealed) VALUES (?, ?, ?, ?)
 		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,
 		sub.RowID, sub.HeaderNames, t.Now(), sealed)
-	return err
 }
 
 // maxHeaderBytes is what the sealed headers of all subscriptions of an organization may take. The dispatcher keeps the headers of a
@@ -105,6 +104,5 @@ func (s *Subscriptions) keepHeaders(t *sqlite.Tx, sub webhook.Subscription, head
 
 // dropHeaders deletes the own headers of a subscription.
 func dropHeaders(t *sqlite.Tx, subscription int64) error {
-	_, err := t.Exec("DELETE FROM subscription_headers WHERE subscription_id = ?", subscription)
-	return err
+	return t.Exec("DELETE FROM subscription_headers WHERE subscription_id = ?", subscription)
 }

@@ -67,7 +67,7 @@ func TestHeaders(t *testing.T) {
 	requireNames(t, sub, "Authorization", "x-tenant")
 	requireSent(t, "Authorization: Bearer one", "x-tenant: seven")
 	audit := func() string {
-		return string(storagetest.Must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Home.RowID, access.AuditFilter{Limit: 1})).Events[0].Details)
+		return string(storagetest.Must[access.Page[access.AuditEvent]](t)(store.History.AuditPage(t.Context(), owner.Home.RowID, access.AuditFilter{Limit: 1})).Rows[0].Details)
 	}
 	if log := audit(); !strings.Contains(log, `"headers":["Authorization","x-tenant"]`) || strings.Contains(log, "seven") {
 		t.Errorf("the log has %s", log)
@@ -126,7 +126,7 @@ func TestHeaders(t *testing.T) {
 	})
 	t.Run("count for the daily limit of the plan", func(t *testing.T) {
 		storagetest.Must[access.Plan](t)(store.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, store).Actor("", ""), "growth",
-			access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(30_000))}))
+			access.PlanChange{MaxStoredBytes: new(new(int64(30_000)))}))
 		long := header("X-Long", strings.Repeat("x", 4096))
 		var err error
 		for range 10 {

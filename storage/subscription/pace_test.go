@@ -14,9 +14,9 @@ import (
 // pace sets the rate limit of the subscription; 0 removes it.
 func pace(t *testing.T, x storagetest.Customer, perSecond int64) webhook.Subscription {
 	t.Helper()
-	c := webhook.SubscriptionChange{SetRateLimit: true}
+	c := webhook.SubscriptionChange{RateLimitPerSecond: new((*int64)(nil))}
 	if perSecond != 0 {
-		c.RateLimitPerSecond = &perSecond
+		*c.RateLimitPerSecond = &perSecond
 	}
 	return storagetest.Must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, c))
 }
@@ -68,7 +68,7 @@ func TestRateLimit(t *testing.T) {
 			if n := w.named.Load(); n != int64(i+1) {
 				t.Errorf("told of %d changes, want %d", n, i+1)
 			}
-			log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Events
+			log := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Rows
 			if len(log) != 1 || log[0].Type != access.SubscriptionUpdated || string(log[0].Details) != step.audit {
 				t.Errorf("audit log %+v, want %s", log, step.audit)
 			}
@@ -80,7 +80,7 @@ func TestRateLimit(t *testing.T) {
 		x := storagetest.CustomerOf(t, storagetest.Open(t))
 		url, description, limit := "https://example.com/other", "slow", int64(7)
 		sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.Actor(), x.Org(), webhook.SubscriptionChange{
-			URL: &url, SetRateLimit: true, RateLimitPerSecond: &limit,
+			URL: &url, RateLimitPerSecond: new(&limit),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestRateLimit(t *testing.T) {
 		t.Parallel()
 		x := storagetest.CustomerOf(t, storagetest.Open(t))
 		for _, limit := range []int64{-1, 0, webhook.MaxRateLimit + 1} {
-			_, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit})
+			_, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{RateLimitPerSecond: new(&limit)})
 			if err == nil || !strings.Contains(err.Error(), "CHECK") {
 				t.Errorf("a limit of %d: %v", limit, err)
 			}

@@ -40,7 +40,7 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		if err := s.memory.Quotas.Require(t, organization, quota.PerChange); err != nil {
 			return sub, err
 		}
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
 				secret = ?3, epoch = epoch + 1, updated_at = ?4
 			WHERE id = ?5`, r.Overlap.Milliseconds(), t.Now()+r.Overlap.Milliseconds(), sealed, t.Now(), row); err != nil {

@@ -79,7 +79,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if err != nil {
 			return sub, err
 		}
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
 				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events, ordered)
 			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0, 0)`, id, organization, sealed, s.queue.NextEvent(t), t.Now()); err != nil {
@@ -180,7 +180,7 @@ func (s *Subscriptions) applyChange(t *sqlite.Tx, by access.Actor, organization 
 		return err
 	}
 	sub.UpdatedAt = t.Now()
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
 			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8, ordered = ?9, filter = ?10, filter_changed_at = ?11
 		WHERE id = ?7`,
@@ -238,8 +238,8 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 		}
 		sub.Health = sub.Deactivate(by.Name)
 	}
-	if c.SetRateLimit {
-		sub.RateLimitPerSecond = c.RateLimitPerSecond
+	if c.RateLimitPerSecond != nil {
+		sub.RateLimitPerSecond = *c.RateLimitPerSecond
 	}
 	return s.queue.SetOrdered(t, sub, c.Ordered)
 }
@@ -252,7 +252,7 @@ func (s *Subscriptions) setPatterns(t *sqlite.Tx, organization int64, sub webhoo
 	}
 	s.memory.Fanout.SetTypes(organization, sub.RowID, &sub.EventTypes)
 	for _, p := range sub.EventTypes.Patterns() {
-		if _, err := t.Exec("INSERT INTO subscription_patterns (organization_id, pattern, subscription_id) VALUES (?, ?, ?)",
+		if err := t.Exec("INSERT INTO subscription_patterns (organization_id, pattern, subscription_id) VALUES (?, ?, ?)",
 			organization, p, sub.RowID); err != nil {
 			return err
 		}
@@ -261,8 +261,7 @@ func (s *Subscriptions) setPatterns(t *sqlite.Tx, organization int64, sub webhoo
 }
 
 func dropPatterns(t *sqlite.Tx, subscription int64) error {
-	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
-	return err
+	return t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 }
 
 // DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
@@ -283,7 +282,7 @@ func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor,
 
 // Remove deletes a subscription with its secrets and headers. The URL stays, because the log of its attempts shows it.
 func (s *Subscriptions) Remove(t *sqlite.Tx, organization, row int64, health webhook.Health) error {
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
 		WHERE id = ?2`, t.Now(), row); err != nil {
 		return err

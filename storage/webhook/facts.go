@@ -67,9 +67,3 @@ type ReceiverFilter struct {
 	Limit  int
 	ID     string
 }
-
-// ReceiverPage is a part of a list, newest first. Next is as in SubscriptionPage.
-type ReceiverPage struct {
-	Receivers []ReceiverFacts
-	Next      int64
-}

@@ -13,13 +13,6 @@ type SubscriptionFilter struct {
 	Text     string   // a part of the URL or of the description
 }
 
-// SubscriptionPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page
-// was full, and Next is the row id of the next page.
-type SubscriptionPage struct {
-	Subscriptions []Subscription
-	Next          int64
-}
-
 // EventFilter selects events, newest first. A zero field selects all. Before is the row id at which the page begins.
 type EventFilter struct {
 	Before         int64
@@ -56,12 +49,6 @@ func (f EventFilter) TypeRange() (first, end string) {
 		return prefix, strings.TrimSuffix(prefix, ".") + "/" // the character after the dot
 	}
 	return f.Type, f.Type + "\x00"
-}
-
-// EventPage is a part of a list of events without their bodies, newest first. Next is as in SubscriptionPage.
-type EventPage struct {
-	Events []Event
-	Next   int64
 }
 
 // SubscriptionCounts counts subscriptions by status.

@@ -8,8 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/filter"
 )
 
-// SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
-// RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
+// SubscriptionChange is a partial update; nil leaves a field as it is. A new subscription needs a URL.
 type SubscriptionChange struct {
 	Secret      Secret  // of a new subscription only: an imported secret; the zero value makes one
 	URL         *string // empty: a feed
@@ -22,8 +21,7 @@ type SubscriptionChange struct {
 	ExternalID  *string        // empty removes it
 	Filter      *filter.Filter // an empty one removes it
 
-	SetRateLimit       bool
-	RateLimitPerSecond *int64
+	RateLimitPerSecond **int64 // a pointer to nil removes it
 }
 
 // AuditDetails lists the changed fields for the audit log. Of a URL it has only the host, of headers only the names, and of a filter no
@@ -36,6 +34,7 @@ func (c SubscriptionChange) AuditDetails() map[string]any {
 	AddDetail(details, "is_active", c.IsActive)
 	AddDetail(details, "ordered", c.Ordered)
 	AddDetail(details, "external_id", c.ExternalID)
+	AddDetail(details, "rate_limit_per_second", c.RateLimitPerSecond)
 	if c.URL != nil {
 		details["url_host"] = URLHost(*c.URL)
 	}
@@ -51,9 +50,6 @@ func (c SubscriptionChange) AuditDetails() map[string]any {
 			names = append(names, h.Name)
 		}
 		details["headers"] = names
-	}
-	if c.SetRateLimit {
-		details["rate_limit_per_second"] = c.RateLimitPerSecond
 	}
 	return details
 }

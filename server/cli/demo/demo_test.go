@@ -86,15 +86,15 @@ func TestAWeekOfData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest, oldest := page.Events[0].At, page.Events[len(page.Events)-1].At
+	newest, oldest := page.Rows[0].At, page.Rows[len(page.Rows)-1].At
 	if age := time.Since(time.UnixMilli(newest)); age < 0 || age > 2*time.Hour || oldest >= newest {
 		t.Errorf("the newest event is %s old", age)
 	}
 	listed, err := store.Directory.KeyPage(t.Context(), access.AllOrganizations, access.KeyFilter{Limit: 10})
-	if err != nil || len(listed.Keys) != 6 {
-		t.Fatalf("%d keys, error %v", len(listed.Keys), err)
+	if err != nil || len(listed.Rows) != 6 {
+		t.Fatalf("%d keys, error %v", len(listed.Rows), err)
 	}
-	for _, key := range listed.Keys {
+	for _, key := range listed.Rows {
 		if key.LastUsedAt == nil || time.Since(time.UnixMilli(*key.LastUsedAt)) > time.Hour {
 			t.Errorf("the key %s was last used at %v", key.Name, key.LastUsedAt)
 		}
