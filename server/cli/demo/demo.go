@@ -135,18 +135,10 @@ type answer struct {
 }
 
 // call makes a request with one of the credentials. Any other status than the expected one is a failure.
-func (s *demo) call(ctx context.Context, as client.Client, method, path string, body object, status int) (got answer) {
-	if s.err != nil {
-		return got
+func (s *demo) call(ctx context.Context, as client.Client, method, path string, body any, status int) (got answer) {
+	if s.err == nil {
+		s.err = as.Call(ctx, method, "/api/v1/"+path, body, status, &got)
 	}
-	var content, result any
-	if body != nil {
-		content = body
-	}
-	if status < 300 && status != http.StatusNoContent {
-		result = &got
-	}
-	s.err = as.Call(ctx, method, "/api/v1/"+path, content, status, result)
 	return got
 }
 

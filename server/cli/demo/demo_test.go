@@ -125,7 +125,7 @@ func TestADemoThatFails(t *testing.T) {
 	cmd.SetOut(&out)
 	err := cmd.ExecuteContext(t.Context())
 	for _, want := range []string{
-		"step 2 (The operator creates a customer): POST /api/v1/organizations/: the status is 418 instead of 201: no tea\n",
+		"step 2 (The operator creates a customer): POST /api/v1/organizations/: the response (418 I'm a teapot) does not come from Keyhook",
 		"\n\nThe last lines of the server's log:\n  {\"msg\":\"ready\"", "\n  refused /api/v1/organizations/",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -113,7 +113,7 @@ func TestListen(t *testing.T) {
 		}
 		for _, want := range []string{
 			"keyhook subscriptions create --url " + l.url + " --event-types order.created\n", "order.paid  evt_1  attempt 1  /hook\n",
-			"X-Service-Signature right · webhook-signature right\n", "response 204 after", "                \"type\": \"order.paid\",\n",
+			"X-Service-Signature is right.\n              webhook-signature is right.\n", "response 204 after", "                \"type\": \"order.paid\",\n",
 			"Deliveries: 1. Accepted: 1. Refused: 0. Wrong signatures: 0. Signatures not verified: 0.\n",
 		} {
 			if !strings.Contains(l.out.String(), want) {
@@ -132,7 +132,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 		l.stop()
-		if got := l.out.String(); !strings.Contains(got, "X-Service-Signature WRONG · webhook-signature WRONG\n") || strings.Count(got, "body_newline_added: ") != 1 ||
+		if got := l.out.String(); !strings.Contains(got, "webhook-signature is WRONG: the same mistake.\n") || strings.Count(got, "body_newline_added (proved)\n") != 1 ||
 			!strings.Contains(got, "Wrong signatures: 1") {
 			t.Error(got)
 		}
@@ -355,7 +355,7 @@ func TestListenRefuses(t *testing.T) {
 		{"a count of none", "--fail 503:0", cli.ExitUsage, "such as 503:3"},
 		{"what is no status", "--fail often", cli.ExitUsage, "must be a status from 300 to 599"},
 		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must be 0s or more"},
-		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward must be a URL, such as"},
+		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, `--forward is "localhost:3000", but must be a URL, such as`},
 		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
 		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "exclude each other"},
 		{"a subscription of no server", "--subscription x", cli.ExitUsage, "need --from"},
