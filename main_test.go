@@ -228,7 +228,7 @@ var budget = map[string]int{
 	"server/cli/client":            460,
 	"server/cli/database":          370,
 	"server/cli/demo":              730,
-	"server/cli/doctor":            940,
+	"server/cli/doctor":            840,
 	"server/cli/leak":              80,
 	"server/cli/output":            490,
 	"server/cli/receive":           1060,

@@ -33,7 +33,8 @@ type listenOptions struct {
 	port    int
 	secret  redact.Text // none: signatures are not verified
 	prefix  string
-	forward *url.URL // nil for none
+	forward string
+	to      *url.URL // of forward
 	fail    failure
 	delay   time.Duration
 	save    string
@@ -68,8 +69,8 @@ program refuses comes again after some seconds. The token needs events:read, and
   keyhook listen --from https://keys.example.com --event-types 'order.*' --forward http://127.0.0.1:3000/hook
   keyhook listen --from https://keys.example.com --subscription laptop --cursor-file cursor`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.delay < 0 {
-				return errors.New("--delay must be 0s or more")
+			if err := o.check(); err != nil {
+				return err
 			}
 			if o.secret, err = secret.read(cmd.InOrStdin()); err != nil {
 				return err
@@ -84,7 +85,7 @@ program refuses comes again after some seconds. The token needs events:read, and
 	output.IntFlag(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
 	secret.define(cmd)
 	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
-	flags.Func("forward", "`URL` of your program, which gets each delivery and responds", o.parseForward)
+	flags.StringVar(&o.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
 	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", o.fail.parse)
 	flags.DurationVar(&o.delay, "delay", 0, "wait before each response, such as 3s")
 	flags.StringVar(&o.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
@@ -93,10 +94,14 @@ program refuses comes again after some seconds. The token needs events:read, and
 	return cmd
 }
 
-func (o *listenOptions) parseForward(text string) (err error) {
-	o.forward, err = url.Parse(text)
-	if err != nil || o.forward.Host == "" || o.forward.Scheme != "http" && o.forward.Scheme != "https" {
-		return errors.New("must be a URL, such as http://127.0.0.1:3000/hook")
+// check finds mistakes in the options.
+func (o *listenOptions) check() (err error) {
+	if o.delay < 0 {
+		return errors.New("--delay must be 0s or more")
+	}
+	o.to, err = url.Parse(o.forward)
+	if o.forward != "" && (err != nil || o.to.Host == "" || o.to.Scheme != "http" && o.to.Scheme != "https") {
+		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 	}
 	return nil
 }

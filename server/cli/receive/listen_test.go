@@ -355,7 +355,7 @@ func TestListenRefuses(t *testing.T) {
 		{"a count of none", "--fail 503:0", cli.ExitUsage, "such as 503:3"},
 		{"what is no status", "--fail often", cli.ExitUsage, "must be a status from 300 to 599"},
 		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must be 0s or more"},
-		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, `--forward is "localhost:3000", but must be a URL, such as`},
+		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward must be a URL, such as"},
 		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
 		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "exclude each other"},
 		{"a subscription of no server", "--subscription x", cli.ExitUsage, "need --from"},

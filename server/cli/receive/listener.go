@@ -111,7 +111,7 @@ func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
 	switch {
 	case l.fail.next():
 		d.Status, d.Note = l.fail.status, "because of --fail"
-	case l.forward != nil:
+	case l.forward != "":
 		l.sendOn(w, r, d)
 		return
 	case !isRight(d.Signatures):
@@ -159,13 +159,13 @@ func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 	defer cancel()
 	proxy := httputil.ReverseProxy{
 		Transport: forwarding, ErrorLog: silent,
-		Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL, p.Out.Host = l.forward, "" },
+		Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL, p.Out.Host = l.to, "" },
 		ModifyResponse: func(resp *http.Response) error {
 			text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 			resp.Body.Close()
 			resp.Body = io.NopCloser(bytes.NewReader(text))
 			resp.Header.Del("Content-Length") // the end may be missing
-			d.Status, d.Note = resp.StatusCode, "from "+l.forward.String()
+			d.Status, d.Note = resp.StatusCode, "from "+l.forward
 			if shown := output.Shorten(string(bytes.TrimSpace(text)), 200); shown != "" {
 				d.Note += ": " + shown
 			}
