@@ -62,7 +62,7 @@ func (r *report) checkAddresses(ctx context.Context, policy egress.Policy, host 
 			r.problem("dns", "if it is your own receiver, add "+a.String()+" to egress.allowed_networks", "%v", err)
 		default:
 			isReachable = true
-			r.ok("dns", "%s has the address %s, which is allowed.", host, a)
+			r.ok("dns", "The address %s of the receiver is allowed.", a)
 		}
 	}
 	return isReachable
