@@ -222,7 +222,7 @@ var budget = map[string]int{
 	"server/check":                 650,
 	"server/cli":                   3450,
 	"server/cli/about":             50,
-	"server/cli/apply":             910,
+	"server/cli/apply":             810,
 	"server/cli/bench":             580,
 	"server/cli/child":             170,
 	"server/cli/client":            460,
