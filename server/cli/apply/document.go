@@ -233,30 +233,18 @@ type Problems struct {
 	problems []problem
 }
 
-// maxShown is how many mistakes are printed.
-const maxShown = 50
-
 // Error returns one line for each mistake, in the order of the file.
 func (p Problems) Error() string {
-	list := slices.SortedStableFunc(slices.Values(p.problems), func(a, b problem) int { return cmp.Compare(a.line, b.line) })
-	var b strings.Builder
-	if len(list) == 1 {
-		return "nothing was changed; " + p.text(list[0])
-	}
-	fmt.Fprintf(&b, "nothing was changed; %d problems:", len(list))
-	for i, one := range list {
-		if i == maxShown {
-			fmt.Fprintf(&b, "\n  … and %d more", len(list)-i)
-			break
+	var lines []string
+	for _, one := range slices.SortedStableFunc(slices.Values(p.problems), func(a, b problem) int { return cmp.Compare(a.line, b.line) }) {
+		where := p.file
+		if one.line > 0 {
+			where += ":" + strconv.Itoa(one.line)
 		}
-		b.WriteString("\n  " + p.text(one))
+		lines = append(lines, where+": "+one.what)
 	}
-	return b.String()
-}
-
-func (p Problems) text(one problem) string {
-	if one.line == 0 {
-		return p.file + ": " + one.what
+	if len(lines) == 1 {
+		return "nothing was changed; " + lines[0]
 	}
-	return fmt.Sprintf("%s:%d: %s", p.file, one.line, one.what)
+	return fmt.Sprintf("nothing was changed; %d problems:\n  %s", len(lines), strings.Join(lines, "\n  "))
 }

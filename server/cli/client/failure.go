@@ -91,11 +91,7 @@ func owner(path string) string {
 	if err != nil {
 		return "another user"
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "another user"
-	}
-	id := strconv.FormatUint(uint64(stat.Uid), 10)
+	id := strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10)
 	if known, err := user.LookupId(id); err == nil {
 		return known.Username
 	}

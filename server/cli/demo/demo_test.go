@@ -54,11 +54,11 @@ func TestAWeekOfData(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	out, in := io.Pipe()
-	cmd := demo.New(demo.Options{Schema: schema, UntilSignal: func(context.Context) context.Context { return ctx }})
+	cmd := demo.New(schema)
 	cmd.SetArgs([]string{"--keep"})
 	cmd.SetOut(in)
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Execute() }()
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
 	var token, dir string
 	for lines := bufio.NewScanner(out); dir == "" && lines.Scan(); {
 		if found, isToken := strings.CutPrefix(lines.Text(), "Sign in:  "); isToken {
@@ -119,7 +119,7 @@ func TestADemoThatFails(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	var out strings.Builder
-	cmd := demo.New(demo.Options{})
+	cmd := demo.New("")
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(nil)
 	cmd.SetOut(&out)

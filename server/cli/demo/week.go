@@ -303,8 +303,8 @@ func (w *week) deliver(ctx context.Context, s sending) error {
 	return nil
 }
 
-// keep runs a server with a week of data until ctx ends.
-func (o Options) keep(ctx context.Context, out io.Writer) error {
+// leaveRunning runs a server with a week of data until ctx ends.
+func leaveRunning(ctx context.Context, schema string, out io.Writer) error {
 	dir, err := child.Directory("keyhook-demo-")
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func (o Options) keep(ctx context.Context, out io.Writer) error {
 	receiver := httptest.NewServer(http.HandlerFunc(receive))
 	defer receiver.Close()
 	fmt.Fprintln(out, "Writing a week of data. It takes a few seconds.")
-	token, err := writeWeek(ctx, filepath.Join(dir, "keyhook.db"), o.Schema, receiver.URL+"/")
+	token, err := writeWeek(ctx, filepath.Join(dir, "keyhook.db"), schema, receiver.URL+"/")
 	if err != nil {
 		return fmt.Errorf("cannot write the data of the demo: %w", err)
 	}
