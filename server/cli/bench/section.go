@@ -76,8 +76,8 @@ func (b *bench) measureSteady(ctx context.Context) error {
 	return b.receiver.expect("steady", steady.n)
 }
 
-// deliver publishes the batches of a load to fanout subscriptions, and waits until each delivery is recorded. It returns how long that took,
-// and the processor time that the server used for it.
+// deliver publishes the batches of a load to fanout subscriptions, and waits until each delivery is recorded. It returns how long
+// that took, and the processor time that the server used for it.
 func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, publish load) (took, used time.Duration, err error) {
 	subscriptions, err := b.subscribe(ctx, name, fanout)
 	if err != nil {

@@ -102,11 +102,13 @@ func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *de
 // reply fails, forwards, or responds by the result of the signature check. It sets the status of d, and a note if the signature is not
 // the reason.
 func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
-	select {
-	case <-time.After(l.delay):
-	case <-r.Context().Done():
-		d.Note = "the sender closed the connection before the response"
-		return
+	if l.delay > 0 {
+		select {
+		case <-time.After(l.delay):
+		case <-r.Context().Done():
+			d.Note = "the sender closed the connection during --delay"
+			return
+		}
 	}
 	switch {
 	case l.fail.next():
