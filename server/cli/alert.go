@@ -15,11 +15,6 @@ import (
 
 func newAlert() *cobra.Command {
 	group := &cobra.Command{Use: "alert", Short: "Test the channels that tell you what needs a person"}
-	group.AddCommand(newAlertTest())
-	return group
-}
-
-func newAlertTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test",
 		Short: "Send a test message through each channel of alerts.urls",
@@ -37,10 +32,9 @@ The exit code is 1 if a message was not sent.`,
 		},
 	}
 	config.Flags(cmd.Flags())
-	return cmd
+	group.AddCommand(cmd)
+	return group
 }
-
-var errAlertNotSent = errors.New("test messages that were not sent")
 
 func testAlerts(cmd *cobra.Command, c config.Config) error {
 	channels, err := alert.Channels(c.Alerts.URLs)
@@ -69,5 +63,5 @@ func testAlerts(cmd *cobra.Command, c config.Config) error {
 	if err := t.Write(cmd.OutOrStdout()); err != nil || failed == 0 {
 		return err
 	}
-	return fault.Advise(fmt.Errorf("%w: %d of %d", errAlertNotSent, failed, len(channels)), "correct alerts.urls or the service")
+	return fault.Advise(fmt.Errorf("%d of %d test messages were not sent", failed, len(channels)), "correct alerts.urls or the service")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +66,7 @@ server on another machine, give --url and --token.`,
 	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
 		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck(), leak.New())
 	add(groupClients, newApply(), newAPI(), newToken())
-	add(groupOther, demo.New(demo.Options{Schema: o.Schema, UntilSignal: UntilSignal}), bench.New(), receive.NewListen(), receive.NewVerify(),
+	add(groupOther, demo.New(o.Schema), bench.New(), receive.NewListen(), receive.NewVerify(),
 		about.NewLicenses(), about.NewVersion())
 	for _, n := range nouns {
 		add(groupClients, n.command())
@@ -106,7 +107,7 @@ func prepare(cmd *cobra.Command, started *bool) {
 	for _, child := range cmd.Commands() {
 		prepare(child, started)
 	}
-	suggestCommands(cmd)
+	cmd.SuggestFor = strings.Fields(otherCommands[cmd.Name()])
 	if !cmd.Runnable() {
 		cmd.Args = refuseUnknown
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -56,21 +56,18 @@ func dashes(name string) string {
 	return "--" + name
 }
 
-// requirement says what the value of a flag must be. The types of pflag say only what their parser did.
+// requirements say what the values of the types of pflag must be. Their own errors say only what their parser did.
+var requirements = map[string]string{
+	"bool": "must be true or false", "int": "must be a whole number", "duration": "must be a duration with a unit, such as 3s, 5m or 1h",
+}
+
+// requirement says what the value of a flag must be.
 func requirement(wrong *pflag.InvalidValueError) string {
-	switch wrong.GetFlag().Value.Type() {
-	case "bool":
-		if _, ours := wrong.GetFlag().Value.(*flagValue); !ours {
-			return "must be true or false"
-		}
-	case "int":
-		return "must be a whole number"
-	case "duration":
-		if _, ours := wrong.GetFlag().Value.(*flagValue); !ours {
-			return "must be a duration with a unit, such as 3s, 5m or 1h"
-		}
+	value := wrong.GetFlag().Value
+	if _, ours := value.(*flagValue); ours || requirements[value.Type()] == "" {
+		return wrong.Unwrap().Error()
 	}
-	return wrong.Unwrap().Error()
+	return requirements[value.Type()]
 }
 
 // checkArguments compares the arguments with the Use of the command: "restore FILE", "backup [FILE]".
@@ -78,16 +75,14 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	if err := checkSwitches(cmd, args); err != nil {
 		return err
 	}
-	for i, name := range strings.Fields(cmd.Use)[1:] {
-		if len(args) > i {
-			continue
-		}
-		if !strings.HasPrefix(name, "[") {
+	names := strings.Fields(cmd.Use)[1:]
+	for i, name := range names {
+		if i >= len(args) && !strings.HasPrefix(name, "[") {
 			return fmt.Errorf("%s is missing; write: %s", name, usageLine(cmd))
 		}
 	}
-	if most := len(strings.Fields(cmd.Use)) - 1; len(args) > most {
-		return fmt.Errorf("%s is one argument too many; write: %s", output.Quote(args[most]), usageLine(cmd))
+	if len(args) > len(names) {
+		return fmt.Errorf("%s is one argument too many; write: %s", output.Quote(args[len(names)]), usageLine(cmd))
 	}
 	if err := checkRequired(cmd); err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/keyhook/keyhook/server/cli/apply"
 	"github.com/keyhook/keyhook/server/config"
@@ -25,36 +26,30 @@ const (
 
 // codes maps the errors of commands to exit codes. The first match counts. Other errors are ExitFailure.
 var codes = []struct {
-	is   error
-	code int
+	code   int
+	errors []error
 }{
-	{storage.ErrFailed, ExitDisk},
-	{storage.ErrNewerSchema, ExitNewer},
-	{storage.ErrForeignFile, ExitFile},
-	{storage.ErrSchema, ExitFile},
-	{storage.ErrLost, ExitFile},
-	{storage.ErrNoDatabase, ExitFile},
-	{storage.ErrDamaged, ExitFile},
-	{storage.ErrKey, ExitKey},
-	{storage.ErrKeyMissing, ExitKey},
-	{storage.ErrInUse, ExitInUse},
-	{errListen, ExitPort},
-	{disk.ErrAccess, ExitPlace},
-	{disk.ErrFileSystem, ExitPlace},
+	{ExitDisk, []error{storage.ErrFailed}},
+	{ExitNewer, []error{storage.ErrNewerSchema}},
+	{ExitFile, []error{storage.ErrForeignFile, storage.ErrSchema, storage.ErrLost, storage.ErrNoDatabase, storage.ErrDamaged}},
+	{ExitKey, []error{storage.ErrKey, storage.ErrKeyMissing}},
+	{ExitInUse, []error{storage.ErrInUse}},
+	{ExitPort, []error{errListen}},
+	{ExitPlace, []error{disk.ErrAccess, disk.ErrFileSystem}},
 }
 
 // exitCode returns the exit code for the error of a command that has begun.
 func exitCode(err error) int {
-	var problems config.Problems
-	var wrongFile apply.Problems
+	_, isSetting := errors.AsType[config.Problems](err)
+	_, isFile := errors.AsType[apply.Problems](err)
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &problems), errors.As(err, &wrongFile):
+	case isSetting || isFile:
 		return ExitUsage
 	}
 	for _, c := range codes {
-		if errors.Is(err, c.is) {
+		if slices.ContainsFunc(c.errors, func(is error) bool { return errors.Is(err, is) }) {
 			return c.code
 		}
 	}

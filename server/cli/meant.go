@@ -55,9 +55,6 @@ func commandPath(cmd *cobra.Command) string {
 	return path
 }
 
-// suggestCommands lets cobra suggest cmd for the words of otherCommands.
-func suggestCommands(cmd *cobra.Command) { cmd.SuggestFor = strings.Fields(otherCommands[cmd.Name()]) }
-
 // refuseUnknown is for groups: an argument of a group is a command that does not exist.
 func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

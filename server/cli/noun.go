@@ -236,18 +236,13 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 	if err := checkArguments(cmd, args); err != nil {
 		return err
 	}
-	return a.checkFlags(cmd)
-}
-
-// checkFlags refuses an update without a change.
-func (a action) checkFlags(cmd *cobra.Command) error {
 	var all []string
-	hasChange := false
+	hasChange := a.request.method != "PATCH" || a.request.members != nil
 	for _, f := range a.body {
 		all = append(all, "--"+f.name())
 		hasChange = hasChange || cmd.Flags().Changed(f.name())
 	}
-	if a.request.method == "PATCH" && a.request.members == nil && !hasChange {
+	if !hasChange {
 		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
 	}
 	return nil

@@ -30,11 +30,8 @@ func parseObject(body []byte) (object, error) {
 	var o object
 	for decoder.More() {
 		name, err := decoder.Token()
-		if err != nil {
-			return nil, fmt.Errorf("read the response: %w", err)
-		}
-		m := member{name: name.(string)}
-		if err := decoder.Decode(&m.value); err != nil {
+		m := member{name: fmt.Sprint(name)}
+		if err = errors.Join(err, decoder.Decode(&m.value)); err != nil {
 			return nil, fmt.Errorf("read the response: %w", err)
 		}
 		o = append(o, m)
@@ -131,8 +128,6 @@ func textOf(value json.RawMessage) string {
 		return cmp.Or(output.Escape(strings.Join(list, " ")), absent)
 	}
 	var compact bytes.Buffer
-	if json.Compact(&compact, value) != nil {
-		return output.Escape(string(value))
-	}
+	_ = json.Compact(&compact, value) // the decoder has read it
 	return output.Escape(compact.String())
 }

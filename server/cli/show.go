@@ -144,12 +144,12 @@ func (l list) print(c *call, path string, _ []byte) error {
 	case len(items) == 0 && found.Notice == string(webhook.NoSubscription):
 		c.out.Note("Nobody receives the event, because the organization has no subscription. Create one with: keyhook subscriptions create")
 		return nil
-	case len(items) == 0 && l.ofAll && c.organization == "":
-		c.out.Note("The list is empty.%s It shows one organization only. Operators see all organizations with --%s %s.",
-			c.unknownChoice(), client.FlagOrganization, all)
-		return nil
 	case len(items) == 0:
-		c.out.Note("The list is empty.%s", c.unknownChoice())
+		note := "The list is empty." + c.unknownChoice()
+		if l.ofAll && c.organization == "" {
+			note += " It shows one organization only. Operators see all organizations with --" + client.FlagOrganization + " " + all + "."
+		}
+		c.out.Note("%s", note)
 		return nil
 	}
 	shown := items
@@ -230,15 +230,13 @@ func (c *call) noteItems(items []object) {
 	}
 	var notes []string
 	for _, o := range items {
-		note := c.note(c, o)
-		switch {
-		case note == "":
-			continue
-		case len(notes) == maxNotes:
-			c.out.Note("\n%s\nOther items need the same.", strings.Join(notes, "\n"))
-			return
+		if note := c.note(c, o); note != "" {
+			notes = append(notes, note)
 		}
-		notes = append(notes, note)
+		if len(notes) > maxNotes {
+			notes[maxNotes] = "Other items need the same."
+			break
+		}
 	}
 	if len(notes) > 0 {
 		c.out.Note("\n%s", strings.Join(notes, "\n"))

@@ -53,31 +53,20 @@ func createToken(c *call, user string) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	ctx := c.cmd.Context()
-	id, err := findUser(ctx, c.client, user)
+	id, err := findUser(c.cmd.Context(), c.client, user)
 	if err != nil {
 		return err
 	}
-	organization, err := actingIn(ctx, c.client)
+	me, err := c.ask(get("/api/v1/whoami/"), nil)
 	if err != nil {
 		return err
 	}
-	c.request = post(pathUsers+url.PathEscape(id)+"/access-tokens/").with("organization_id", organization)
+	c.request = post(pathUsers+url.PathEscape(id)+"/access-tokens/").with("organization_id", me.text("organization.id"))
 	path, body, err := c.build()
 	if err != nil {
 		return err
 	}
 	return c.show.print(c, path, body)
-}
-
-// actingIn returns the organization in which the requests of this client act.
-func actingIn(ctx context.Context, c client.Client) (id string, err error) {
-	got, err := c.Do(ctx, "GET", "/api/v1/whoami/", nil)
-	if err != nil {
-		return "", err
-	}
-	me, err := parseObject(got)
-	return me.text("organization.id"), err
 }
 
 // findUser returns the id of a user. The text is an id, an external id, an e-mail address in any case, or a name that only one user
@@ -101,13 +90,11 @@ func findUser(ctx context.Context, c client.Client, meant string) (id string, er
 				matching = append(matching, u.text("id"))
 			}
 		}
-		switch len(matching) {
-		case 0:
-		case 1:
-			return matching[0], nil
-		default:
+		if len(matching) > 1 {
 			return "", fault.Advise(fmt.Errorf("%d users have the %s %s", len(matching), member, output.Quote(meant)),
 				"choose an id from \"keyhook users list\"")
+		} else if len(matching) == 1 {
+			return matching[0], nil
 		}
 	}
 	return "", fault.Advise(fmt.Errorf("there is no user %s", output.Quote(meant)), "choose one from \"keyhook users list\"")

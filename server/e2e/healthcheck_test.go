@@ -53,7 +53,7 @@ func TestDoctorAsksTheServer(t *testing.T) {
 	code, said := finish(t, keyhook(t, dir, "doctor", "http://127.0.0.1:9/hook"))
 	for _, part := range []string{
 		`webhooks.timeout is "7s" there and "15s" here`, `egress.allow_http is "true" there and "false" here`,
-		"A subscription may have the URL http://127.0.0.1:9/hook", "The address is allowed",
+		"A subscription may have the URL http://127.0.0.1:9/hook", "The address 127.0.0.1 of the receiver is allowed",
 	} {
 		if !strings.Contains(said, part) {
 			t.Errorf("exit code %d, it does not say %q:\n%s", code, part, said)

@@ -197,7 +197,7 @@ func (r *reader) closeTerminal(t *testing.T) {
 		_ = r.terminal.Wait() // it may have ended by itself
 		r.terminal = nil
 	}
-	if out := r.output(t, r.heard); strings.Contains(out, "-Signature WRONG") {
+	if out := r.output(t, r.heard); strings.Contains(out, "-Signature is WRONG") {
 		t.Errorf("the receiver gets deliveries of other examples:\n%s", out)
 	}
 	r.heard = ""

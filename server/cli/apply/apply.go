@@ -105,13 +105,7 @@ func (r *runner) apply(ctx context.Context, entries []*entry, prune bool) error 
 	if err != nil {
 		return err
 	}
-	sink := &secrets{out: r.out}
-	if len(made) > 0 {
-		if sink, err = openSecrets(r.SecretsFile, r.out); err != nil {
-			return err
-		}
-	}
-	return errors.Join(r.make(ctx, q, sink, made), sink.close())
+	return r.make(ctx, q, made)
 }
 
 // addSecrets adds the secrets of new subscriptions to a request, and returns those that it has made.
@@ -135,19 +129,38 @@ func (r *runner) addSecrets(q *request, d difference) (made []secretLine, err er
 }
 
 // make saves the secrets and then has the server make the changes. So no secret is lost when the connection breaks, or when this process is
-// killed.
-func (r *runner) make(ctx context.Context, q *request, sink *secrets, made []secretLine) error {
-	if err := sink.save(made); err != nil {
-		return err
+// killed. Without a file, it prints the secrets at the end.
+func (r *runner) make(ctx context.Context, q *request, made []secretLine) (err error) {
+	end, printed := func(bool) error { return nil }, ""
+	if len(made) > 0 && r.SecretsFile != "" {
+		if end, err = saveSecrets(r.SecretsFile, made); err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+	} else {
+		for _, one := range made {
+			printed += fmt.Sprintf("secret of %s: %s\n", output.Escape(one.name), one.Secret)
+		}
 	}
 	began := time.Now()
 	d, err := r.send(ctx, q, false)
-	if refused, is := errors.AsType[*refusal](err); is {
-		return sink.takeBack(refused.error)
+	refused, isRefused := errors.AsType[*refusal](err)
+	ended := end(!isRefused)
+	switch {
+	case isRefused:
+		return errors.Join(refused.error, ended)
+	case err != nil && printed == "":
+		return fault.Advise(err, "run the same command again; if the server made the changes nevertheless, it finds nothing to do")
+	case err != nil:
+		return fmt.Errorf("%w (if the server made the changes nevertheless, these secrets are in use)\n%s", err, printed)
 	}
-	if err := sink.confirm(made, err); err != nil {
-		return err
+	if err := r.out.Write(printed); err != nil {
+		return fmt.Errorf("%w (the subscriptions exist, with these secrets)\n%s", err, printed)
 	}
 	r.out.Note("Made %s in %s.", output.Count(len(d.Changes), "change", "changes"), time.Since(began).Round(time.Millisecond))
-	return nil
+	if printed != "" {
+		r.out.Note("Store the secrets now. They are not shown again.")
+	} else if len(made) > 0 {
+		r.out.Note("Wrote %s to %s.", output.Count(len(made), "secret", "secrets"), r.SecretsFile)
+	}
+	return ended
 }

@@ -390,7 +390,13 @@ func TestSecrets(t *testing.T) {
 		if _, err = f.apply(t, small, apply.Options{SecretsFile: name}); err == nil || !strings.Contains(err.Error(), "standard input:7: email: ") {
 			t.Errorf("error %v", err)
 		}
-		if got := read(t, name); got != "{\"torn\":\n" {
+		if got := read(t, name); got != "{\"torn\":" {
+			t.Errorf("%q", got)
+		}
+		if _, err = f.apply(t, strings.ReplaceAll(small, "ada@", "eve@"), apply.Options{SecretsFile: name}); err != nil {
+			t.Error(err)
+		}
+		if got := read(t, name); !strings.HasPrefix(got, "{\"torn\":\n{\"organization\":") || strings.Count(got, "\n") != 2 {
 			t.Errorf("%q", got)
 		}
 	})

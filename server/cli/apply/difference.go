@@ -35,16 +35,16 @@ type change struct {
 // shown returns what is printed behind the name.
 func (c change) shown() (texts []string) {
 	for _, f := range c.Fields {
-		text := ""
-		switch c.Action {
-		case create:
-			text = show(f.Name, f.To)
-		case remove:
-			text = show(f.Name, f.From)
-		default:
-			text = showChange(f.Name, f.From, f.To)
+		from, to := show(f.Name, f.From), show(f.Name, f.To)
+		switch {
+		case c.Action == remove:
+			to = from
+		case c.Action == update && from == to:
+			to += " (another one)"
+		case c.Action == update:
+			to = from + " -> " + to
 		}
-		texts = append(texts, output.Escape(f.Name)+" "+text)
+		texts = append(texts, output.Escape(f.Name)+" "+to)
 	}
 	return texts
 }
@@ -54,26 +54,19 @@ const maxValue = 80
 
 // show returns a value as it is printed.
 func show(field string, value any) string {
-	switch value := value.(type) {
-	case nil:
-		return "null"
-	case []any:
-		return output.Escape(output.Shorten(fmt.Sprint(value), maxValue))
-	case map[string]any:
-		text, _ := json.Marshal(value) // of a response
-		return output.Escape(output.Shorten(string(text), maxValue))
-	case float64:
-		return fmt.Sprintf("%.0f", value)
-	case string:
-		if field == "url" {
-			return hostOf(value)
-		}
-		if value == "" || strings.ContainsAny(value, " \n\t") {
-			return output.Quote(value)
-		}
-		return output.Escape(output.Shorten(value, maxValue))
+	text, isText := value.(string)
+	switch list, isList := value.([]any); {
+	case isText && field == "url":
+		return hostOf(text)
+	case isText && (text == "" || strings.ContainsAny(text, " \n\t")):
+		return output.Quote(text)
+	case isList:
+		text = fmt.Sprint(list)
+	case !isText:
+		encoded, _ := json.Marshal(value) // of a response
+		text = string(encoded)
 	}
-	return fmt.Sprint(value)
+	return output.Escape(output.Shorten(text, maxValue))
 }
 
 // hostOf returns a URL without its path and its query, which are often secrets of the receiver.
@@ -90,14 +83,6 @@ func hostOf(text string) string {
 		short += "/…"
 	}
 	return output.Escape(short)
-}
-
-func showChange(field string, before, after any) string {
-	from, to := show(field, before), show(field, after)
-	if from == to {
-		return from + " (another one)"
-	}
-	return from + " -> " + to
 }
 
 // marks are how actions are printed.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,6 +72,16 @@ func (e *entry) lineOf(field string) int {
 func parse(name string, text []byte) (*document, error) {
 	doc := &document{sections: map[string]int{}, text: text}
 	top, second, err := config.ParseYAML(text)
+	if err == nil && top != nil {
+		err = top.Decode(new(any)) // finds a name that is there twice, and an alias inside itself, which has no end
+	}
+	if wrong, is := errors.AsType[*yaml.TypeError](err); is {
+		for _, text := range wrong.Errors {
+			line, what, _ := config.YAMLProblem(nil, errors.New(text))
+			doc.wrong(line, "%s", what)
+		}
+		err = nil
+	}
 	if second != nil {
 		doc.wrong(second.Line, "a second document begins here; write everything in one document")
 	}
@@ -124,7 +135,7 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 		for i, item := range value.Content {
 			e.lines[name+"."+strconv.Itoa(i)] = item.Line
 		}
-		text, err := d.value(value)
+		content, err := toJSON(value)
 		switch {
 		case section == "subscriptions" && (name == "headers" || name == "secret"):
 			d.wrong(key.Line, "%s: no secret stands in this file; write it to another file, and name that one with %s_file", name, name)
@@ -137,7 +148,7 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 				d.wrong(value.Line, "%s: this must be the name of a file", name)
 			}
 		default:
-			e.fields[name] = text
+			e.fields[name] = content
 			if value.Kind == yaml.ScalarNode && value.Tag != "!!str" {
 				e.unquoted[name] = value.Value
 			}
@@ -146,23 +157,13 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 	d.entries = append(d.entries, e)
 }
 
-// members yields the keys and values of a mapping. A key that is there twice is a problem, and only the first one counts.
-func (d *document) members(mapping *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
+// members yields the keys and values of a mapping. A key that is no text is a problem.
+func (d *document) members(mapping *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
-		first := map[string]int{}
-		for i := 0; i+1 < len(mapping.Content); i += 2 {
-			key, value := mapping.Content[i], resolved(mapping.Content[i+1])
-			line, again := first[key.Value]
-			switch {
-			case key.Kind != yaml.ScalarNode || key.Tag != "!!str":
+		for pair := range slices.Chunk(mapping.Content, 2) {
+			if key := pair[0]; key.Kind != yaml.ScalarNode || key.Tag != "!!str" {
 				d.wrong(key.Line, "this must be the name of a field or of a section")
-				continue
-			case again:
-				d.wrong(key.Line, "%s is in line %d already; remove one of the two", output.Quote(key.Value), line)
-				continue
-			}
-			first[key.Value] = key.Line
-			if !yield(key, value) {
+			} else if !yield(key, resolved(pair[1])) {
 				return
 			}
 		}
@@ -175,16 +176,6 @@ func resolved(node *yaml.Node) *yaml.Node {
 		return node.Alias
 	}
 	return node
-}
-
-// value returns the value of a field. An alias inside itself is refused, because it has no end.
-func (d *document) value(node *yaml.Node) (any, error) {
-	var whole any
-	if err := node.Decode(&whole); node.Kind != yaml.ScalarNode && err != nil {
-		_, what, mend := config.YAMLProblem(d.text, err)
-		return nil, errors.New(strings.TrimSpace(what[strings.LastIndexByte(what, '\n')+1:]) + "; " + mend)
-	}
-	return toJSON(node)
 }
 
 // octal finds numbers such as 0600, which are 384.
@@ -242,30 +233,18 @@ type Problems struct {
 	problems []problem
 }
 
-// maxShown is how many mistakes are printed.
-const maxShown = 50
-
 // Error returns one line for each mistake, in the order of the file.
 func (p Problems) Error() string {
-	list := slices.SortedStableFunc(slices.Values(p.problems), func(a, b problem) int { return cmp.Compare(a.line, b.line) })
-	var b strings.Builder
-	if len(list) == 1 {
-		return "nothing was changed; " + p.text(list[0])
-	}
-	fmt.Fprintf(&b, "nothing was changed; %d problems:", len(list))
-	for i, one := range list {
-		if i == maxShown {
-			fmt.Fprintf(&b, "\n  … and %d more", len(list)-i)
-			break
+	var lines []string
+	for _, one := range slices.SortedStableFunc(slices.Values(p.problems), func(a, b problem) int { return cmp.Compare(a.line, b.line) }) {
+		where := p.file
+		if one.line > 0 {
+			where += ":" + strconv.Itoa(one.line)
 		}
-		b.WriteString("\n  " + p.text(one))
+		lines = append(lines, where+": "+one.what)
 	}
-	return b.String()
-}
-
-func (p Problems) text(one problem) string {
-	if one.line == 0 {
-		return p.file + ": " + one.what
+	if len(lines) == 1 {
+		return "nothing was changed; " + lines[0]
 	}
-	return fmt.Sprintf("%s:%d: %s", p.file, one.line, one.what)
+	return fmt.Sprintf("nothing was changed; %d problems:\n  %s", len(lines), strings.Join(lines, "\n  "))
 }

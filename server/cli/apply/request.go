@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -66,18 +67,15 @@ func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, 
 	if got.OK() {
 		return d, json.Unmarshal(got.Body, &d)
 	}
-	var p struct {
-		Code   string
-		Errors []struct{ Field, Code, Message string }
-	}
-	if json.Unmarshal(got.Body, &p) != nil || got.Status >= http.StatusInternalServerError {
-		return d, r.client.Refusal(got)
-	}
-	if p.Code == "too_many_changes" || p.Code == "too_large" {
+	err = r.client.Refusal(got)
+	p, isProblem := errors.AsType[client.Problem](err)
+	switch {
+	case !isProblem || got.Status >= http.StatusInternalServerError:
+		return d, err
+	case p.Code == "too_many_changes" || p.Code == "too_large":
 		return d, &refusal{errTooMuch}
-	}
-	if len(p.Errors) == 0 {
-		return d, &refusal{r.client.Refusal(got)}
+	case len(p.Errors) == 0:
+		return d, &refusal{err}
 	}
 	problems := Problems{file: r.name}
 	for _, e := range p.Errors {

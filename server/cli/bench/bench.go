@@ -24,10 +24,10 @@ import (
 
 // options are the flags of the command.
 type options struct {
-	events      int
-	fanout      int
-	body        int // bytes of an event as it is published
-	connections int
+	Events      int `json:"events"`
+	Fanout      int `json:"fanout"`
+	Body        int `json:"body_bytes"` // of an event as it is published
+	Connections int `json:"connections"`
 }
 
 // maxConnections is half of what the server takes, because its connections to the receiver are open too.
@@ -35,7 +35,7 @@ const maxConnections = share.MaxConnections / 2
 
 // New returns the command.
 func New() *cobra.Command {
-	o := options{events: 40_000, fanout: 10, body: 1024, connections: 64}
+	o := options{40_000, 10, 1024, 64}
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -51,17 +51,14 @@ end, it removes the directory.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return b.writeJSON(cmd.OutOrStdout(), cmd.Root().Version)
-			}
-			return b.write(cmd.OutOrStdout(), cmd.Root().Version)
+			return b.write(cmd.OutOrStdout(), cmd.Root().Version, asJSON)
 		},
 	}
 	flags := cmd.Flags()
-	output.IntFlag(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
-	output.IntFlag(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
-	output.IntFlag(flags, &o.body, "body", 128, 256<<10, "bytes of one event")
-	output.IntFlag(flags, &o.connections, "connections", 1, maxConnections, "connections for publishing")
+	output.IntFlag(flags, &o.Events, "events", 1, 10_000_000, "events to publish in each section")
+	output.IntFlag(flags, &o.Fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
+	output.IntFlag(flags, &o.Body, "body", 128, 256<<10, "bytes of one event")
+	output.IntFlag(flags, &o.Connections, "connections", 1, maxConnections, "connections for publishing")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

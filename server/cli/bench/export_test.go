@@ -17,7 +17,7 @@ func (r Receiver) Latency(section string) (p50, p99 float64)          { return r
 
 // PublishRequest returns the text of a request that publishes events at the given time.
 func PublishRequest(key, eventType string, size, batch int, at time.Time) string {
-	b := &bench{options: options{body: size}, key: key}
+	b := &bench{options: options{Body: size}, key: key}
 	return string(withTime(b.publishRequest(eventType, batch), at))
 }
 

@@ -116,7 +116,7 @@ func event(eventType string, size int) string {
 
 // publishRequest returns a request that publishes batch events.
 func (b *bench) publishRequest(eventType string, batch int) []byte {
-	one := event(eventType, b.body)
+	one := event(eventType, b.Body)
 	if batch == 1 {
 		return newRequest("POST", "/api/v1/events/", "ApiKey "+b.key, one)
 	}

@@ -49,38 +49,45 @@ func (b *bench) addMemory(name, title, field string) {
 	}
 }
 
-// processorTime returns the processor time that the server has used.
-func (b *bench) processorTime() (used time.Duration, ok bool) {
+// processorTime returns the processor time that the server has used; 0 if nobody knows it.
+func (b *bench) processorTime() time.Duration {
 	const tick = 10 * time.Millisecond // the unit of /proc
 	_, rest, _ := strings.Cut(b.process("stat"), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, false
-	}
-	user, userErr := strconv.Atoi(fields[11])
-	system, systemErr := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * tick, userErr == nil && systemErr == nil
+	fields := append(strings.Fields(rest), make([]string, 13)...)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * tick
 }
 
-// addProcessorTime adds what the server has used for each of n events since it had used this much.
-func (b *bench) addProcessorTime(name, title string, before time.Duration, n int) {
-	if used, ok := b.processorTime(); ok {
-		b.add(name+"_cpu", title, (used-before).Seconds()*1e3/float64(n), "ms", "")
-	}
+// report is the result as JSON.
+type report struct {
+	Version    string `json:"version"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Processors int    `json:"processors"`
+	options
+	At      time.Time         `json:"at"`
+	Figures map[string]figure `json:"figures"`
 }
 
-func (b *bench) write(w io.Writer, version string) error {
-	fmt.Fprintf(w, "keyhook %s (%s, %s/%s, %d processors)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	fmt.Fprintf(w, "%d events of %d bytes over %d connections. The database is in %s. The server has its default settings.\n\n",
-		b.events, b.body, b.connections, filepath.Dir(b.dir))
+func (b *bench) write(w io.Writer, version string, asJSON bool) error {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	r := report{version, runtime.Version(), platform, runtime.NumCPU(), b.options, time.Now().UTC(), map[string]figure{}}
 	t := output.Table{Heads: []string{"MEASURED", "VALUE", "UNIT", "OF DIRECT REQUESTS"}, Right: []int{1, 3}, Palette: output.NewPalette(w)}
 	for _, f := range b.figures {
+		r.Figures[f.name] = f
 		ratio := ""
 		if f.Ratio > 0 {
 			ratio = significant(f.Ratio)
 		}
 		t.Add(f.title, significant(f.Value), f.Unit, ratio)
 	}
+	if asJSON {
+		return output.WriteJSON(w, r)
+	}
+	fmt.Fprintf(w, "keyhook %s (%s, %s, %d processors)\n", r.Version, r.Go, r.Platform, r.Processors)
+	fmt.Fprintf(w, "%d events of %d bytes over %d connections. The database is in %s. The server has its default settings.\n\n",
+		b.Events, b.Body, b.Connections, filepath.Dir(b.dir))
 	return t.Write(w)
 }
 
@@ -90,24 +97,4 @@ func significant(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.3g", v)
-}
-
-func (b *bench) writeJSON(w io.Writer, version string) error {
-	figures := map[string]figure{}
-	for _, f := range b.figures {
-		figures[f.name] = f
-	}
-	return output.WriteJSON(w, struct {
-		Version     string            `json:"version"`
-		Go          string            `json:"go"`
-		Platform    string            `json:"platform"`
-		Processors  int               `json:"processors"`
-		Events      int               `json:"events"`
-		Fanout      int               `json:"fanout"`
-		Body        int               `json:"body_bytes"`
-		Connections int               `json:"connections"`
-		At          time.Time         `json:"at"`
-		Figures     map[string]figure `json:"figures"`
-	}{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, runtime.NumCPU(), b.events, b.fanout, b.body, b.connections,
-		time.Now().UTC(), figures})
 }

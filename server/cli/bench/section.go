@@ -25,7 +25,7 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 		{"latency at a steady rate", b.measureSteady}, // first, while the disk is idle
 		{"events without a subscription", b.measureDeliveries("publish", "events published and on disk", 0, 1)},
 		{"deliveries to one endpoint", b.measureDeliveries("end_to_end", "deliveries to one endpoint", 1, 1)},
-		{"fan-out", b.measureDeliveries("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.fanout), b.fanout, 1)},
+		{"fan-out", b.measureDeliveries("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.Fanout), b.Fanout, 1)},
 		{"batches", b.measureDeliveries("batch", fmt.Sprintf("deliveries, events published in batches of %d", batchSize), 1, batchSize)},
 		{"checks of a key", b.measureKeys},
 	}
@@ -42,28 +42,30 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 // measureDirect sends the receiver what a program without Keyhook would send.
 func (b *bench) measureDirect(ctx context.Context) error {
 	return b.addRate(ctx, "direct", "direct POSTs, without Keyhook", "", load{
-		address: b.hook, request: newRequest("POST", "/direct", "", event("bench.direct", b.body)), n: 2 * b.events,
+		address: b.hook, request: newRequest("POST", "/direct", "", event("bench.direct", b.Body)), n: 2 * b.Events,
 	})
 }
 
 // measureDeliveries publishes events to fanout subscriptions. It measures deliveries a second, or events a second without a
-// subscription. It makes about b.events deliveries, for any fan-out.
+// subscription. It makes about b.Events deliveries, for any fan-out.
 func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(context.Context) error {
 	return func(ctx context.Context) error {
-		requests := max(1, b.events/max(1, fanout)/batch)
-		began, used, err := b.deliver(ctx, name, fanout, batch, load{n: requests})
+		requests := max(1, b.Events/max(1, fanout)/batch)
+		took, used, err := b.deliver(ctx, name, fanout, batch, load{n: requests})
 		if err != nil {
 			return err
 		}
-		b.add(name, title, float64(requests*batch*max(1, fanout))/time.Since(began).Seconds(), "1/s", "direct")
-		b.addProcessorTime(name, "  processor time of the server for each event", used, requests*batch)
+		b.add(name, title, float64(requests*batch*max(1, fanout))/took.Seconds(), "1/s", "direct")
+		if b.processorTime() > 0 { // it is known
+			b.add(name+"_cpu", "  processor time of the server for each event", used.Seconds()*1e3/float64(requests*batch), "ms", "")
+		}
 		return b.receiver.expect(name, requests*batch*fanout)
 	}
 }
 
 // measureSteady measures how long an event takes from the request that publishes it until the receiver has it.
 func (b *bench) measureSteady(ctx context.Context) error {
-	steady := load{n: min(max(b.events/40, 50), 1000), rate: steadyRate}
+	steady := load{n: min(max(b.Events/40, 50), 1000), rate: steadyRate}
 	if _, _, err := b.deliver(ctx, "steady", 1, 1, steady); err != nil {
 		return err
 	}
@@ -74,36 +76,36 @@ func (b *bench) measureSteady(ctx context.Context) error {
 	return b.receiver.expect("steady", steady.n)
 }
 
-// deliver publishes the batches of a load to fanout subscriptions, and waits until each delivery is recorded. It returns when the load
-// began, and the processor time that the server had used then.
-func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, publish load) (began time.Time, used time.Duration, err error) {
+// deliver publishes the batches of a load to fanout subscriptions, and waits until each delivery is recorded. It returns how long
+// that took, and the processor time that the server used for it.
+func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, publish load) (took, used time.Duration, err error) {
 	subscriptions, err := b.subscribe(ctx, name, fanout)
 	if err != nil {
-		return began, 0, err
+		return 0, 0, err
 	}
-	publish.address, publish.status, publish.connections = b.api, http.StatusAccepted, b.connections
+	publish.address, publish.status, publish.connections = b.api, http.StatusAccepted, b.Connections
 	publish.request = b.publishRequest("bench."+name, batch)
-	began = time.Now()
-	used, _ = b.processorTime()
+	began, before := time.Now(), b.processorTime()
 	if _, err := publish.run(ctx); err != nil {
-		return began, 0, err
+		return 0, 0, err
 	}
-	return began, used, b.awaitDelivered(ctx, subscriptions)
+	err = b.awaitDelivered(ctx, subscriptions)
+	return time.Since(began), b.processorTime() - before, err
 }
 
 // measureKeys asks what a proxy asks for each request with a key: whether the request may pass.
 func (b *bench) measureKeys(ctx context.Context) error {
-	direct := load{address: b.hook, request: newRequest("GET", "/direct", "", ""), n: b.events}
+	direct := load{address: b.hook, request: newRequest("GET", "/direct", "", ""), n: b.Events}
 	if err := b.addRate(ctx, "direct_get", "direct GETs, without Keyhook", "", direct); err != nil {
 		return err
 	}
-	check := load{address: b.api, request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.events}
+	check := load{address: b.api, request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.Events}
 	return b.addRate(ctx, "key_checks", "checks of a key (forward authentication)", "direct_get", check)
 }
 
 // addRate adds the rate of requests that get the status 200.
 func (b *bench) addRate(ctx context.Context, name, title, to string, l load) error {
-	l.status, l.connections = http.StatusOK, b.connections
+	l.status, l.connections = http.StatusOK, b.Connections
 	took, err := l.run(ctx)
 	b.add(name, title, float64(l.n)/took.Seconds(), "1/s", to)
 	return err

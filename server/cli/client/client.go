@@ -149,25 +149,25 @@ func (c Client) Do(ctx context.Context, method, path string, body []byte) ([]byt
 	return r.Body, nil
 }
 
-// Call makes one request with body as JSON, unless body is nil. It expects the given status, and decodes the response into
-// result, unless result is nil.
+// Call makes one request with body as JSON, unless body is nil. It expects the given status, and decodes the body of a success into
+// result, unless result is nil or there is no body.
 func (c Client) Call(ctx context.Context, method, path string, body any, status int, result any) error {
 	var content []byte
+	var err error
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		if content, err = json.Marshal(body); err != nil {
 			return err
 		}
-		content = text
 	}
 	r, err := c.Send(ctx, method, path, content)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if r.Status != status {
-		return fmt.Errorf("%s %s: the status is %d instead of %d: %s", method, path, r.Status, status, r.Body)
-	}
-	if result == nil {
+	case r.Status != status && !r.OK():
+		return fmt.Errorf("%s %s: %w", method, path, c.Refusal(r))
+	case r.Status != status:
+		return fmt.Errorf("%s %s: the status is %d instead of %d", method, path, r.Status, status)
+	case result == nil || !r.OK() || len(r.Body) == 0:
 		return nil
 	}
 	if err := json.Unmarshal(r.Body, result); err != nil {

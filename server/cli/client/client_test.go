@@ -95,7 +95,19 @@ func TestCall(t *testing.T) {
 		t.Errorf("error %v, id %q", err, made.ID)
 	}
 	err = c.Call(t.Context(), "POST", "/x/", map[string]string{}, http.StatusOK, nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "POST /x/: the status is 201 instead of 200: {") {
+	if err == nil || err.Error() != "POST /x/: the status is 201 instead of 200" {
+		t.Errorf("error %v", err)
+	}
+	c.Base = serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"title": "Forbidden", "detail": "You lack x:y.", "code": "permission_denied", "request_id": "1"}`)
+	})
+	if err := c.Call(t.Context(), "DELETE", "/x/", nil, http.StatusForbidden, &made); err != nil {
+		t.Errorf("error %v", err)
+	}
+	err = c.Call(t.Context(), "DELETE", "/x/", nil, http.StatusNoContent, nil)
+	if err == nil || err.Error() != "DELETE /x/: Forbidden: You lack x:y. (permission_denied, request 1)" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// problem is the body of a response that is no success (RFC 9457).
-type problem struct {
+// Problem is the body of a response that is no success (RFC 9457). It is the error of a refused request; find it with errors.As.
+type Problem struct {
 	Title         string `json:"title"`
 	Detail        string `json:"detail"`
 	Code          string `json:"code"`
@@ -29,12 +29,13 @@ type problem struct {
 	ConflictingID string `json:"conflicting_id"` // the id, name or key of what exists already
 	Errors        []struct {
 		Field   string `json:"field"`
+		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"errors"`
 }
 
 // Error returns the problem in one line, followed by a line for each field.
-func (p problem) Error() string {
+func (p Problem) Error() string {
 	var b strings.Builder
 	detail := output.Escape(p.Detail)
 	if len(p.Errors) == 1 && p.Errors[0].Message == p.Detail { // do not repeat the sentence
@@ -52,7 +53,7 @@ func (p problem) Error() string {
 
 // IsNotFound reports whether the server refused a request because it does not find an id.
 func IsNotFound(err error) bool {
-	p, is := errors.AsType[problem](err)
+	p, is := errors.AsType[Problem](err)
 	return is && p.Code == "not_found"
 }
 
@@ -62,7 +63,7 @@ func (c Client) Refusal(r Response) error {
 		return fault.Advise(fmt.Errorf("%s redirects to %s", c.Base, output.Quote(r.Header.Get("Location"))), "give that URL with --%s", FlagURL)
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	var p problem
+	var p Problem
 	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
 		return fault.Advise(fmt.Errorf("the response (%d %s) does not come from Keyhook", r.Status, http.StatusText(r.Status)), "check --%s", FlagURL)
 	}
@@ -90,11 +91,7 @@ func owner(path string) string {
 	if err != nil {
 		return "another user"
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "another user"
-	}
-	id := strconv.FormatUint(uint64(stat.Uid), 10)
+	id := strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10)
 	if known, err := user.LookupId(id); err == nil {
 		return known.Username
 	}

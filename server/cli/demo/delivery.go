@@ -26,8 +26,15 @@ func (s *demo) publish(ctx context.Context, eventType string, data object) (id s
 
 // next waits for a delivery.
 func (s *demo) next(ctx context.Context) (got delivery) {
-	if s.err == nil {
-		got, s.err = s.receiver.next(ctx)
+	if s.err != nil {
+		return got
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no delivery arrived within %s", wait))
+	defer cancel()
+	select {
+	case got = <-s.receiver.got:
+	case <-ctx.Done():
+		s.err = context.Cause(ctx)
 	}
 	return got
 }
@@ -65,7 +72,7 @@ func (s *demo) verify(got delivery, secret string) {
 }
 
 func (s *demo) retry(ctx context.Context) {
-	s.receiver.fail(2)
+	s.receiver.failures.Store(2)
 	id := s.publish(ctx, "order.paid", object{"number": 1001})
 	s.say("Published order.paid: %s. The receiver responds with 503 twice.", id)
 	for range 3 {
@@ -111,11 +118,12 @@ func (s *demo) log(ctx context.Context, event string, n int) []attempt {
 func (s *demo) rotate(ctx context.Context) {
 	sub := s.call(ctx, s.owner, "POST", s.subscription+"rotate-secret/", object{"overlap_seconds": 3600}, http.StatusOK)
 	s.check(sub.Secret != s.secret, "the secret did not change")
-	s.oldSecret, s.secret = s.secret, sub.Secret
+	old := s.secret
+	s.secret = sub.Secret
 	s.publish(ctx, "order.shipped", object{"number": 1001})
 	got := s.next(ctx)
 	s.verify(got, s.secret)
-	s.verify(got, s.oldSecret)
+	s.verify(got, old)
 	s.say("Checked: the next delivery verifies with the new secret. For one hour, it also verifies with the old one.")
 }
 
@@ -130,7 +138,7 @@ type delivery struct {
 type receiver struct {
 	*httptest.Server
 	got      chan delivery
-	failures atomic.Int64
+	failures atomic.Int64 // so many more deliveries fail
 }
 
 // newReceiver starts a receiver, and writes its certificate to a file for the server to trust. The certificate is that of the standard
@@ -141,7 +149,7 @@ func newReceiver(file string) (*receiver, error) {
 	return r, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}), 0o600)
 }
 
-// ServeHTTP keeps the delivery and responds with 204, or with 503 as often as fail asked for.
+// ServeHTTP keeps the delivery and responds with 204, or with 503 while failures last.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -154,19 +162,4 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	r.got <- delivery{req.Header.Clone(), body, status}
 	w.WriteHeader(status)
-}
-
-// fail makes the next n deliveries fail.
-func (r *receiver) fail(n int64) { r.failures.Store(n) }
-
-// next waits for a delivery.
-func (r *receiver) next(ctx context.Context) (delivery, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no delivery arrived within %s", wait))
-	defer cancel()
-	select {
-	case d := <-r.got:
-		return d, nil
-	case <-ctx.Done():
-		return delivery{}, context.Cause(ctx)
-	}
 }

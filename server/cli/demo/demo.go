@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,14 +19,8 @@ import (
 	"github.com/keyhook/keyhook/server/cli/client"
 )
 
-// Options are what the commands need of the program.
-type Options struct {
-	Schema      string                                // the text of schema.sql
-	UntilSignal func(context.Context) context.Context // ends the context at the first signal
-}
-
-// New returns the command demo.
-func New(o Options) *cobra.Command {
+// New returns the command demo. schema is the text of schema.sql.
+func New(schema string) *cobra.Command {
 	keep := false
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -40,7 +36,8 @@ running until you stop it: to look at the console.`,
   keyhook demo --keep`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keep {
-				return o.keep(o.UntilSignal(cmd.Context()), cmd.OutOrStdout())
+				ctx, _ := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+				return leaveRunning(ctx, schema, cmd.OutOrStdout())
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the demo took longer than %s", limit))
 			defer cancel()
@@ -110,7 +107,7 @@ type demo struct {
 	operator, owner, holder client.Client // with the operator's token, the customer's token, and the customer's API key
 	keyID                   string
 	subscription            string
-	secret, oldSecret       string
+	secret                  string
 }
 
 // object is JSON to send.
@@ -135,18 +132,10 @@ type answer struct {
 }
 
 // call makes a request with one of the credentials. Any other status than the expected one is a failure.
-func (s *demo) call(ctx context.Context, as client.Client, method, path string, body object, status int) (got answer) {
-	if s.err != nil {
-		return got
+func (s *demo) call(ctx context.Context, as client.Client, method, path string, body any, status int) (got answer) {
+	if s.err == nil {
+		s.err = as.Call(ctx, method, "/api/v1/"+path, body, status, &got)
 	}
-	var content, result any
-	if body != nil {
-		content = body
-	}
-	if status < 300 && status != http.StatusNoContent {
-		result = &got
-	}
-	s.err = as.Call(ctx, method, "/api/v1/"+path, content, status, result)
 	return got
 }
 

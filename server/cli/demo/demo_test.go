@@ -54,11 +54,11 @@ func TestAWeekOfData(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	out, in := io.Pipe()
-	cmd := demo.New(demo.Options{Schema: schema, UntilSignal: func(context.Context) context.Context { return ctx }})
+	cmd := demo.New(schema)
 	cmd.SetArgs([]string{"--keep"})
 	cmd.SetOut(in)
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Execute() }()
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
 	var token, dir string
 	for lines := bufio.NewScanner(out); dir == "" && lines.Scan(); {
 		if found, isToken := strings.CutPrefix(lines.Text(), "Sign in:  "); isToken {
@@ -119,13 +119,13 @@ func TestADemoThatFails(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	var out strings.Builder
-	cmd := demo.New(demo.Options{})
+	cmd := demo.New("")
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(nil)
 	cmd.SetOut(&out)
 	err := cmd.ExecuteContext(t.Context())
 	for _, want := range []string{
-		"step 2 (The operator creates a customer): POST /api/v1/organizations/: the status is 418 instead of 201: no tea\n",
+		"step 2 (The operator creates a customer): POST /api/v1/organizations/: the response (418 I'm a teapot) does not come from Keyhook",
 		"\n\nThe last lines of the server's log:\n  {\"msg\":\"ready\"", "\n  refused /api/v1/organizations/",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

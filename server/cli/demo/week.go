@@ -152,23 +152,13 @@ func (w *week) write(ctx context.Context, first access.Credential, receiver stri
 func (w *week) company(ctx context.Context, by access.Actor, c company, receiver string) error {
 	people := w.store.Directory
 	name := strings.ToLower(strings.Fields(c.name)[0])
-	organization, err := people.CreateOrganization(ctx, by, access.Organization{Name: c.name, Plan: c.plan, ExternalID: &name})
-	if err != nil {
-		return err
-	}
-	user, err := people.CreateUser(ctx, by, access.User{Email: "dev@" + name + ".example", Name: "Developers of " + c.name, IsActive: true})
-	if err != nil {
-		return err
-	}
-	if _, err := people.SetMember(ctx, by, organization.ID, user.ID, "owner"); err != nil {
-		return err
-	}
 	token := access.Mint(access.TokenPrefix)
-	if _, err := people.CreateToken(ctx, by, user.ID, organization.ID, token, "Laptop", nil); err != nil {
-		return err
-	}
-	owner, err := people.PrincipalByToken(ctx, token.Digest())
-	if err != nil {
+	organization, err1 := people.CreateOrganization(ctx, by, access.Organization{Name: c.name, Plan: c.plan, ExternalID: &name})
+	user, err2 := people.CreateUser(ctx, by, access.User{Email: "dev@" + name + ".example", Name: "Developers of " + c.name, IsActive: true})
+	_, err3 := people.SetMember(ctx, by, organization.ID, user.ID, "owner")
+	_, err4 := people.CreateToken(ctx, by, user.ID, organization.ID, token, "Laptop", nil)
+	owner, err5 := people.PrincipalByToken(ctx, token.Digest())
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err
 	}
 	var keys []access.Principal
@@ -178,11 +168,9 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 		if i == 1 { // a second key is for a program at a known place, and for a limited time
 			wanted.ExpiresAt, wanted.AllowedNetworks = new(w.end.AddDate(0, 0, 60).UnixMilli()), access.Networks{netip.MustParsePrefix("192.0.2.0/24")}
 		}
-		if _, err := people.CreateKey(ctx, owner, owner.Actor("", ""), wanted); err != nil {
-			return err
-		}
-		principal, err := people.PrincipalByKey(ctx, key.Digest())
-		if err != nil {
+		_, err1 := people.CreateKey(ctx, owner, owner.Actor("", ""), wanted)
+		principal, err2 := people.PrincipalByKey(ctx, key.Digest())
+		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
 		keys = append(keys, principal)
@@ -303,8 +291,8 @@ func (w *week) deliver(ctx context.Context, s sending) error {
 	return nil
 }
 
-// keep runs a server with a week of data until ctx ends.
-func (o Options) keep(ctx context.Context, out io.Writer) error {
+// leaveRunning runs a server with a week of data until ctx ends.
+func leaveRunning(ctx context.Context, schema string, out io.Writer) error {
 	dir, err := child.Directory("keyhook-demo-")
 	if err != nil {
 		return err
@@ -313,7 +301,7 @@ func (o Options) keep(ctx context.Context, out io.Writer) error {
 	receiver := httptest.NewServer(http.HandlerFunc(receive))
 	defer receiver.Close()
 	fmt.Fprintln(out, "Writing a week of data. It takes a few seconds.")
-	token, err := writeWeek(ctx, filepath.Join(dir, "keyhook.db"), o.Schema, receiver.URL+"/")
+	token, err := writeWeek(ctx, filepath.Join(dir, "keyhook.db"), schema, receiver.URL+"/")
 	if err != nil {
 		return fmt.Errorf("cannot write the data of the demo: %w", err)
 	}

@@ -76,13 +76,9 @@ func (r *report) checkDirectory(path string, owner disk.User) (isUsable bool) {
 }
 
 func (r *report) checkSpace(path string) {
-	free, total, known := disk.Free(path)
-	if !known { // the file may not exist yet
-		free, total, known = disk.Free(filepath.Dir(path))
-	}
+	free, total, known := disk.Free(filepath.Dir(path)) // the file may not exist yet
 	switch {
 	case !known:
-		return
 	case free < noSpace:
 		r.problem("disk", "free some space, or move the database to another disk", "Only %d MiB are free. Writes will fail soon.", free>>20)
 	case free < littleSpace || free < total/20:

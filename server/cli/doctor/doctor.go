@@ -41,9 +41,10 @@ The exit code is 1 if there is a problem.`,
   keyhook doctor --dev http://127.0.0.1:9000/hook`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, r := cmd.Context(), &report{}
-			c, err := config.Load(cmd.Flags())
-			if r.checkSettings(cmd.Flags(), err) {
-				r.checkSecrets(c)
+			areValid := r.checkSettings(cmd.Flags())
+			c, _ := config.Load(cmd.Flags()) // checkSettings has reported the error
+			r.checkSecrets(c)
+			if areValid { // otherwise, no other check is possible
 				c = r.checkDatabase(ctx, c, o)
 				r.checkServing(c)
 				r.checkHardwareClock()

@@ -237,7 +237,7 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 	}{
 		{"a good receiver", receiver.URL + "/hook", let, "ok", "receiver", "responds to HEAD with 200", true},
 		{"the certificate of a receiver", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
-		{"the response times of a receiver", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
+		{"the response times of a receiver", receiver.URL + "/hook", let, "ok", "times", ", first byte after ", true},
 		{"a receiver that accepts only POST", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
 		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "a delivery follows no redirect", true},
 		{"a receiver with control characters for a terminal", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
@@ -245,8 +245,8 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 		{"a receiver that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
 		{"a certificate of an unknown authority", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
 		{"an internal address", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
-		{"how to allow an internal address", receiver.URL, nil, "problem", "url", "add 127.0.0.1 to egress.allowed_networks", false},
-		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove the network of this address from egress.denied_networks", false},
+		{"how to allow an internal address", receiver.URL, nil, "problem", "dns", "add 127.0.0.1 to egress.allowed_networks", false},
+		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "dns", "remove the network of this address from egress.denied_networks", false},
 		{"a URL without TLS", "http://example.com/", nil, "problem", "url", "https_required", false},
 		{"a receiver that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {
@@ -346,6 +346,19 @@ func listen(t *testing.T, database string, settings map[string]string) {
 		_ = server.Close()
 		serving.Wait()
 	})
+}
+
+// TestDoctorKnowsDamagedSecrets is not parallel, because it sets a variable of the process.
+func TestDoctorKnowsDamagedSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(" an-operator-token-of-tests\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KEYHOOK_BOOTSTRAP_TOKEN_FILE", file)
+	_, got := examine(t, "--storage.path="+filepath.Join(t.TempDir(), "keyhook.db"))
+	if !got.has("problem", "settings", "visible ASCII characters") || !got.has("warning", "secrets", "bootstrap.token: the value has white space around it") {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestDoctorIsReadable(t *testing.T) {

@@ -79,7 +79,7 @@ func TestHealthcheck(t *testing.T) {
 		server := httptest.NewServer(answers(200, ready))
 		t.Cleanup(server.Close)
 		_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-		for listen, want := range map[string]string{"0.0.0.0:" + port: "ready: http://127.0.0.1:" + port, ":" + port: "ready: http://127.0.0.1:" + port, "[::]:1": "[::1]:1"} {
+		for listen, want := range map[string]string{"0.0.0.0:" + port: "ready: http://localhost:" + port, ":" + port: "ready: http://localhost:" + port, "[::]:1": "http://localhost:1 (server.listen)"} {
 			_, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + listen, "--storage.path=" + filepath.Join(t.TempDir(), "keyhook.db")})
 			if !strings.Contains(stdout+stderr, want) {
 				t.Errorf("%s: output %q, errors %q", listen, stdout, stderr)

@@ -37,16 +37,10 @@ type readiness struct {
 
 // failures lists the checks that fail. It is empty if the server is ready.
 func (r readiness) failures() (list []string) {
-	if r.Status == "ready" {
-		return nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(r.Checks)) {
 		if c := r.Checks[name]; !c.OK {
 			list = append(list, name+": "+c.Problem)
 		}
-	}
-	if len(list) == 0 {
-		list = append(list, "the server does not say why")
 	}
 	return list
 }
@@ -63,24 +57,10 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 			return r, nil
 		}
 	}
-	host, port, err := net.SplitHostPort(c.Server.Listen)
-	switch {
-	case err != nil:
-		return readiness{}, err
-	case port == "0":
-		return readiness{}, fault.Advise(fmt.Errorf("server.listen is %s, so the port is unknown", c.Server.Listen), "set a port")
-	case host == "" || host == "0.0.0.0":
-		host = "127.0.0.1"
-	case host == "::":
-		host = "::1"
-	}
-	scheme, address := "http://", net.JoinHostPort(host, port)
-	if c.Server.TLSCertFile != "" {
-		scheme = "https://"
-	}
-	r, err := askAt(ctx, scheme+address, nil)
+	c.Server.BaseURL = "" // a proxy may be there
+	r, err := askAt(ctx, c.Server.URL(c.Server.Listen), nil)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return r, fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", address), "start it with \"keyhook serve\"")
+		err = fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", r.where), "start it with \"keyhook serve\"")
 	}
 	return r, err
 }
@@ -112,11 +92,12 @@ func (r *report) checkServer(ctx context.Context, c config.Config) config.Config
 			"A server owns the database, but does not respond: %v", err)
 		return c
 	}
-	if ready.Status == "ready" {
-		r.ok("server", "%s is ready.", ready.where)
-	}
-	for _, failure := range ready.failures() {
+	failures := ready.failures()
+	for _, failure := range failures {
 		r.problem("server", "look at the log of the server", "%s", failure)
+	}
+	if len(failures) == 0 {
+		r.ok("server", "%s is ready.", ready.where)
 	}
 	r.checkClock("the server", ready.header)
 	return r.settingsOf(ready, c)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"os"
@@ -13,12 +14,9 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// checkSettings reports the problems of the settings. It returns false if there are any: no other check is possible then.
-func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
-	var list []config.Effective
-	if err == nil {
-		list, err = config.Sources(flags)
-	}
+// checkSettings reports the problems of the settings, and whether there are none.
+func (r *report) checkSettings(flags *pflag.FlagSet) (areValid bool) {
+	list, err := config.Sources(flags)
 	if err != nil {
 		r.wrongSettings("settings", err)
 		return false
@@ -42,51 +40,31 @@ func (r *report) wrongSettings(check string, err error) {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
 		r.failure(check, err)
-		return
 	}
 	for _, p := range problems {
-		text := p.Where() + ": " + p.What
-		if defect := defectOfSetting(p.Setting); defect != "" {
-			text += "; " + defect
-		}
-		r.problem(check, p.Mend, "%s", text)
+		r.problem(check, p.Mend, "%s: %s", p.Where(), p.What)
 	}
 }
 
-// The settings whose value is never shown, so nobody can see a mistake in them.
-const (
-	encryptionKey  = "encryption.key"
-	bootstrapToken = "bootstrap.token"
-)
-
-// checkSecrets checks the secrets for damage by shells, editors and manifests.
+// checkSecrets checks the secrets whose value is never shown for damage by shells, editors and manifests. A secret that was refused is
+// not in c, so this reads it from the environment or from its file.
 func (r *report) checkSecrets(c config.Config) {
 	found := false
-	check := func(name string, secret redact.Text) {
-		if defect := defectOf(secret.Reveal()); defect != "" {
+	for name, secret := range map[string]redact.Text{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
+		env := "KEYHOOK_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
+		text := cmp.Or(secret.Reveal(), os.Getenv(env))
+		if text == "" {
+			content, _ := os.ReadFile(os.Getenv(env + "_FILE")) // the problem of the setting says what is wrong with the file
+			text = strings.TrimSuffix(string(content), "\n")
+		}
+		if defect := defectOf(text); defect != "" {
 			found = true
 			r.warning("secrets", "check where the secret is set, but do not change the key of an existing database", "%s: %s", name, defect)
 		}
 	}
-	check(encryptionKey, c.Encryption.Key)
-	check(bootstrapToken, c.Bootstrap.Token)
 	if !found {
 		r.ok("secrets", "The secrets in the settings look right.")
 	}
-}
-
-// defectOfSetting returns the defect of a secret that was refused, as it stands in the environment or in its file.
-func defectOfSetting(setting string) string {
-	if setting != encryptionKey && setting != bootstrapToken {
-		return ""
-	}
-	env := "KEYHOOK_" + strings.ToUpper(strings.ReplaceAll(setting, ".", "_"))
-	text := os.Getenv(env)
-	if text == "" {
-		content, _ := os.ReadFile(os.Getenv(env + "_FILE")) // the problem of the setting says what is wrong with the file
-		text = strings.TrimSuffix(string(content), "\n")
-	}
-	return defectOf(text)
 }
 
 // defectOf says what seems to be wrong with the text of a secret, without showing any of it. It returns "" if nothing is, and for no

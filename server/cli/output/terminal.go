@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -59,43 +58,29 @@ func IsTerminal(stream any) bool {
 
 // Escape returns text on one line, with an escape for each byte or character that a terminal would obey or not show:
 // control characters, marks of direction, invalid UTF-8. Text from a server or a receiver may contain any of them.
-func Escape(text string) string { return escape(text, isHidden) }
+func Escape(text string) string { return escape(text, oneLine) }
 
 // EscapeLines is Escape for text of several lines: line feeds stay.
-func EscapeLines(text string) string {
-	return escape(text, func(r rune) bool { return r != '\n' && isHidden(r) })
-}
+func EscapeLines(text string) string { return escape(text, manyLines) }
 
-func isHidden(r rune) bool { return !unicode.IsGraphic(r) }
+// These take back what strconv escapes, and a terminal shows.
+var (
+	oneLine   = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+	manyLines = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
+)
 
-func escape(text string, hidden func(rune) bool) string {
-	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
-		return text
-	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case hidden(r):
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		default:
-			b.WriteRune(r)
-		}
-		text = text[size:]
-	}
-	return b.String()
+func escape(text string, shown *strings.Replacer) string {
+	quoted := strconv.QuoteToGraphic(text)
+	return shown.Replace(quoted[1 : len(quoted)-1])
 }
 
 // escapeJSON escapes the same characters in a JSON document. The document keeps its meaning, and its line feeds.
 func escapeJSON(document string) string {
 	var b strings.Builder
 	for _, r := range document {
-		if high, low := utf16.EncodeRune(r); r == '\n' || !isHidden(r) {
+		if high, low := utf16.EncodeRune(r); r == '\n' || unicode.IsGraphic(r) {
 			b.WriteRune(r)
-		} else if high != utf8.RuneError {
+		} else if high != unicode.ReplacementChar {
 			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, r)

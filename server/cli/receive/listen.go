@@ -31,9 +31,10 @@ import (
 // listenOptions are the flags of listen.
 type listenOptions struct {
 	port    int
-	secret  secretFlags
+	secret  redact.Text // none: signatures are not verified
 	prefix  string
 	forward string
+	to      *url.URL // of forward
 	fail    failure
 	delay   time.Duration
 	save    string
@@ -44,7 +45,7 @@ type listenOptions struct {
 // NewListen returns the command listen.
 func NewListen() *cobra.Command {
 	o := listenOptions{port: 9000}
-	var secret redact.Text
+	var secret secretFlags
 	cmd := &cobra.Command{
 		Use:   "listen",
 		Short: "Receive deliveries on this machine: verify, print, forward, save or refuse them",
@@ -68,18 +69,21 @@ program refuses comes again after some seconds. The token needs events:read, and
   keyhook listen --from https://keys.example.com --event-types 'order.*' --forward http://127.0.0.1:3000/hook
   keyhook listen --from https://keys.example.com --subscription laptop --cursor-file cursor`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if secret, err = o.secret.read(cmd.InOrStdin()); err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
-			return errors.Join(o.check(), o.feed.connect())
+			if o.secret, err = secret.read(cmd.InOrStdin()); err != nil {
+				return err
+			}
+			return o.feed.connect()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.listen(cmd.Context(), secret, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.listen(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	output.IntFlag(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
-	o.secret.define(flags)
+	secret.define(cmd)
 	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&o.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
 	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", o.fail.parse)
@@ -91,19 +95,19 @@ program refuses comes again after some seconds. The token needs events:read, and
 }
 
 // check finds mistakes in the options.
-func (o *listenOptions) check() error {
+func (o *listenOptions) check() (err error) {
 	if o.delay < 0 {
 		return errors.New("--delay must be 0s or more")
 	}
-	to, err := url.Parse(o.forward)
-	if o.forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
+	o.to, err = url.Parse(o.forward)
+	if o.forward != "" && (err != nil || o.to.Host == "" || o.to.Scheme != "http" && o.to.Scheme != "https") {
 		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 	}
 	return nil
 }
 
 // listen receives until a signal comes. Later signals change nothing until the process ends: the command timeout sends two.
-func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, errs io.Writer) error {
+func (o *listenOptions) listen(ctx context.Context, out, errs io.Writer) error {
 	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	if o.save != "" {
 		if err := os.MkdirAll(o.save, 0o700); err != nil {
@@ -114,7 +118,7 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 	if o.asJSON {
 		notes = errs
 	}
-	l := &listener{listenOptions: o, secret: secret, printer: newPrinter(out, o.asJSON)}
+	l := &listener{listenOptions: o, printer: printer{out: out, palette: output.NewPalette(out), asJSON: o.asJSON}}
 	receive := l.serve
 	if o.feed.from != "" {
 		receive = l.readFeed
@@ -132,25 +136,20 @@ func (l *listener) serve(ctx context.Context, notes io.Writer) error {
 	if err != nil {
 		return fault.Advise(fmt.Errorf("cannot listen: %w", err), "give another port with --port")
 	}
-	welcome(notes, "http://"+on.Addr().String()+"/", !l.secret.IsZero())
-	return serve(ctx, on, l)
-}
-
-// welcome says what to do next.
-func welcome(w io.Writer, url string, verifies bool) {
-	fmt.Fprintf(w, "Listening on %s (any path). Stop with Ctrl-C.\n", url)
-	if !verifies {
-		fmt.Fprint(w, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
+	fmt.Fprintf(notes, "Listening on http://%s/ (any path). Stop with Ctrl-C.\n", on.Addr())
+	if l.secret.IsZero() {
+		fmt.Fprint(notes, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
 	}
-	fmt.Fprintf(w, `
+	fmt.Fprintf(notes, `
 To send something here from a server that runs with --dev:
 
-  keyhook subscriptions create --url %s --event-types order.created
+  keyhook subscriptions create --url http://%s/ --event-types order.created
   keyhook events publish order.created '{"number": 1001}'
 
 The first command prints the signing secret.
 
-`, url)
+`, on.Addr())
+	return l.serveOn(ctx, on)
 }
 
 // failure is the flag --fail: STATUS, or STATUS:COUNT for the first COUNT requests. It is safe for concurrent use once it is set.
@@ -180,13 +179,16 @@ func (f *failure) next() bool {
 // maxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
 const maxBody = 4 << 20
 
-// serve serves until ctx ends. The contexts of the requests end with ctx, and requests in progress
-// then get another second.
-func serve(ctx context.Context, on net.Listener, handler http.Handler) error {
+// silent is a log that nobody reads: listen prints what happens to each delivery.
+var silent = log.New(io.Discard, "", 0)
+
+// serveOn serves until ctx ends. The contexts of the requests end with ctx, and requests in progress then get another second.
+func (l *listener) serveOn(ctx context.Context, on net.Listener) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: l, ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
+	defer server.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(on) }()
 	select {
@@ -196,9 +198,6 @@ func serve(ctx context.Context, on net.Listener, handler http.Handler) error {
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if server.Shutdown(stopping) != nil {
-		server.Close()
-	}
-	_ = <-failed // http.ErrServerClosed
+	_ = server.Shutdown(stopping) // after that, Close ends what still runs
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,14 +19,12 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
-	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // listener takes deliveries: it verifies, saves and prints them, and responds.
 type listener struct {
 	*listenOptions
-	secret  redact.Text // none: signatures are not verified
-	printer *printer
+	printer printer
 	saved   atomic.Int64 // the number of the last file
 }
 
@@ -57,7 +55,6 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.printer.note("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80))
 		return
 	}
-	at := time.Now()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		status := http.StatusBadRequest
@@ -68,22 +65,15 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.printer.note("responded with %d, because the body could not be read: %v", status, err)
 		return
 	}
-	d := l.read(r, body, at)
-	if l.save != "" {
-		if d.File, err = l.saveRequest(r, body); err != nil {
-			l.printer.note("a delivery was not saved: %v", err)
-		}
-	}
-	d.Status, d.Note = l.reply(w, r, body, d)
-	d.DurationMS = float64(time.Since(at).Microseconds()) / 1000
-	l.printer.delivery(d)
-	if d.Status == 0 {
+	if l.take(w, r, body).Status == 0 {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
 }
 
-// read reads and verifies a delivery.
-func (l *listener) read(r *http.Request, body []byte, at time.Time) *delivery {
+// take verifies, saves and prints a delivery, and responds unless the status is 0.
+func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *delivery {
+	at := time.Now()
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	d := &delivery{
 		At: at.UTC(), Path: r.URL.Path, Body: string(body), Encoding: "text",
 		EventID:   cmp.Or(r.Header.Get(l.prefix+"-Event-Id"), r.Header.Get("webhook-id")),
@@ -97,40 +87,51 @@ func (l *listener) read(r *http.Request, body []byte, at time.Time) *delivery {
 		d.Signatures = checkSignatures(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
 		d.Verified = isRight(d.Signatures)
 	}
+	if l.save != "" {
+		var err error
+		if d.File, err = l.saveRequest(r); err != nil {
+			l.printer.note("a delivery was not saved: %v", err)
+		}
+	}
+	l.reply(w, r, d)
+	d.DurationMS = float64(time.Since(at).Microseconds()) / 1000
+	l.printer.delivery(d)
 	return d
 }
 
-// reply fails, forwards, or responds by the result of the signature check. It returns the status, and a note if the signature is not
+// reply fails, forwards, or responds by the result of the signature check. It sets the status of d, and a note if the signature is not
 // the reason.
-func (l *listener) reply(w http.ResponseWriter, r *http.Request, body []byte, d *delivery) (status int, note string) {
+func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
 	if l.delay > 0 {
 		select {
 		case <-time.After(l.delay):
 		case <-r.Context().Done():
-			return 0, "the sender closed the connection during --delay"
+			d.Note = "the sender closed the connection during --delay"
+			return
 		}
 	}
-	status = http.StatusNoContent
 	switch {
 	case l.fail.next():
-		status, note = l.fail.status, "because of --fail"
+		d.Status, d.Note = l.fail.status, "because of --fail"
 	case l.forward != "":
-		return forward(w, r, l.forward, body)
+		l.sendOn(w, r, d)
+		return
 	case !isRight(d.Signatures):
-		http.Error(w, "wrong signature", http.StatusUnauthorized)
-		return http.StatusUnauthorized, ""
+		d.Status = http.StatusUnauthorized
+		http.Error(w, "wrong signature", d.Status)
+		return
+	default:
+		d.Status = http.StatusNoContent
 	}
-	w.WriteHeader(status)
-	return status, note
+	w.WriteHeader(d.Status)
 }
 
 // saveRequest writes a request as it came to the next free file N.http, for verify --request. It returns the file's path.
-func (l *listener) saveRequest(r *http.Request, body []byte) (string, error) {
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.URL.RequestURI(), r.Host)
-	_ = r.Header.Write(&text) // a buffer takes everything
-	text.WriteString("\r\n")
-	text.Write(body)
+func (l *listener) saveRequest(r *http.Request) (string, error) {
+	text, err := httputil.DumpRequest(r, true)
+	if err != nil {
+		return "", err
+	}
 	for {
 		path := filepath.Join(l.save, strconv.FormatInt(l.saved.Add(1), 10)+".http")
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -140,7 +141,7 @@ func (l *listener) saveRequest(r *http.Request, body []byte) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		_, err = file.Write(text.Bytes())
+		_, err = file.Write(text)
 		return path, errors.Join(err, file.Close())
 	}
 }
@@ -150,62 +151,32 @@ const (
 	maxResponse    = 1 << 20          // bytes of a response that go back
 )
 
-// forwarding is the client for --forward. It uses no proxy, and returns redirects as they are.
-var forwarding = &http.Client{
-	Transport:     &http.Transport{},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
+// forwarding connects to the program of --forward, without a proxy.
+var forwarding = &http.Transport{}
 
-// forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
-// Without a response, it responds with 502, as a proxy does. It returns the status, and a note about the response.
-func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) (status int, note string) {
+// sendOn sends a delivery to the program of --forward with the same bytes and headers, and returns the program's response to the sender.
+// Without a response, it responds with 502. It sets the status of d, and a note about the response.
+func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
-	resp, err := send(ctx, r, to, body)
-	if err != nil {
-		w.WriteHeader(http.StatusBadGateway)
-		return http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
+	proxy := httputil.ReverseProxy{
+		Transport: forwarding, ErrorLog: silent,
+		Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL, p.Out.Host = l.to, "" },
+		ModifyResponse: func(resp *http.Response) error {
+			text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+			resp.Body.Close()
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+			resp.Header.Del("Content-Length") // the end may be missing
+			d.Status, d.Note = resp.StatusCode, "from "+l.forward
+			if shown := output.Shorten(string(bytes.TrimSpace(text)), 200); shown != "" {
+				d.Note += ": " + shown
+			}
+			return err
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			d.Status, d.Note = http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
+			w.WriteHeader(d.Status)
+		},
 	}
-	maps.Copy(w.Header(), resp.header)
-	w.WriteHeader(resp.status)
-	_, _ = w.Write(resp.body) // an error means that the sender is gone
-	note = "from " + to
-	if text := output.Shorten(string(bytes.TrimSpace(resp.body)), 200); text != "" {
-		note += ": " + text
-	}
-	return resp.status, note
-}
-
-// response is the response of the program.
-type response struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-// send sends a delivery on and reads the response.
-func send(ctx context.Context, r *http.Request, to string, body []byte) (response, error) {
-	req, err := http.NewRequestWithContext(ctx, r.Method, to, bytes.NewReader(body))
-	if err != nil {
-		return response{}, err
-	}
-	req.Header = withoutConnection(r.Header)
-	resp, err := forwarding.Do(req)
-	if err != nil {
-		return response{}, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-	return response{resp.StatusCode, withoutConnection(resp.Header), text}, err
-}
-
-// withoutConnection returns headers without those that belong to one connection. net/http sets Content-Length.
-func withoutConnection(h http.Header) http.Header {
-	h = h.Clone()
-	for _, name := range []string{
-		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length",
-	} {
-		h.Del(name)
-	}
-	return h
+	proxy.ServeHTTP(w, r.WithContext(ctx))
 }

@@ -30,10 +30,6 @@ type printer struct {
 	deliveries, succeeded, wrong, unverified int
 }
 
-func newPrinter(out io.Writer, asJSON bool) *printer {
-	return &printer{out: out, palette: output.NewPalette(out), asJSON: asJSON}
-}
-
 // note prints a sentence about a request that is no delivery.
 func (p *printer) note(format string, args ...any) {
 	p.mu.Lock()
@@ -51,32 +47,29 @@ func (p *printer) clock(t time.Time) string {
 func (p *printer) delivery(d *delivery) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.count(d)
-	if p.asJSON {
-		_ = output.WriteJSONLine(p.out, d)
-		return
-	}
-	lines := []string{p.status(d)}
-	if d.File != "" {
-		lines = append(lines, "saved as "+d.File)
-	}
-	lines = append(p.signatures(d.Signatures), append(lines, p.body(d.Body)...)...)
-	indent := "\n" + strings.Repeat(" ", len("15:04:05.000  "))
-	fmt.Fprintf(p.out, "%s  %s  %s  attempt %s  %s%s\n\n", p.clock(d.At), p.palette.Paint(output.Bold, orDash(d.EventType)), orDash(d.EventID),
-		orDash(d.Attempt), p.palette.Paint(output.Faint, orDash(d.Path)), indent+strings.Join(lines, indent))
-}
-
-func (p *printer) count(d *delivery) {
 	p.deliveries++
 	if d.succeeded() {
 		p.succeeded++
 	}
-	switch {
-	case len(d.Signatures) == 0:
+	lines := explain(p.palette, d.Signatures)
+	if d.Signatures == nil {
 		p.unverified++
-	case !d.Verified:
+		lines = []string{"signatures not verified: there is no secret"}
+	} else if !d.Verified {
 		p.wrong++
 	}
+	if p.asJSON {
+		_ = output.WriteJSONLine(p.out, d)
+		return
+	}
+	lines = append(lines, p.status(d))
+	if d.File != "" {
+		lines = append(lines, "saved as "+d.File)
+	}
+	lines = append(lines, p.body(d.Body)...)
+	indent := "\n" + strings.Repeat(" ", len("15:04:05.000  "))
+	fmt.Fprintf(p.out, "%s  %s  %s  attempt %s  %s%s\n\n", p.clock(d.At), p.palette.Paint(output.Bold, orDash(d.EventType)), orDash(d.EventID),
+		orDash(d.Attempt), p.palette.Paint(output.Faint, orDash(d.Path)), indent+strings.Join(lines, indent))
 }
 
 // summary prints the counts.
@@ -89,38 +82,47 @@ func (p *printer) summary(w io.Writer) {
 
 func orDash(text string) string { return cmp.Or(output.Escape(output.Shorten(text, 150)), "–") }
 
-func (p *printer) signatures(results []diagnosis.Result) []string {
-	if len(results) == 0 {
-		return []string{"signatures not verified: there is no secret"}
-	}
-	var parts, lines []string
+// explain says in sentences what is right, and what is wrong and how to fix it.
+func explain(p output.Palette, results []diagnosis.Result) (lines []string) {
 	for i, v := range results {
-		text, style := v.Header+" "+v.Verdict, output.Plain
+		text, style, below := "", output.Red, explainMistakes(v.Mistakes)
 		switch {
-		case v.Previous:
-			text, style = text+" (with the previous secret)", output.Green
+		case v.Verdict == diagnosis.Right && v.Previous:
+			text, style = " is right, but only with the previous secret.", output.Green
+			below = []string{"    This receiver has the old secret.", "    → Change to the new secret before the overlap ends."}
 		case v.Verdict == diagnosis.Right:
-			style = output.Green
-		case v.Verdict == diagnosis.Wrong:
-			text, style = v.Header+" WRONG", output.Red
+			text, style = " is right.", output.Green
+		case v.Verdict == absent:
+			text, style = " is not present.", output.Plain
+		case i > 0 && sameMistakes(results[i-1], v):
+			text, below = " is WRONG: the same mistake.", nil
+		case strings.HasPrefix(v.Mistakes[0].Name, "clock_"):
+			text = " is NOT ACCEPTED because of its timestamp."
+		default:
+			text = " is WRONG: " + strings.TrimSuffix(output.Escape(v.Text), ".") + "."
 		}
-		parts = append(parts, p.palette.Paint(style, text))
-		if i > 0 && sameMistakes(results[i-1], v) {
-			continue
-		}
-		for _, m := range v.Mistakes {
-			lines = append(lines, "  "+m.Name+": "+m.What, "  → "+m.Advice)
-		}
+		lines = append(append(lines, p.Paint(style, v.Header+text)), below...)
 	}
-	return append([]string{strings.Join(parts, " · ")}, lines...)
+	return lines
+}
+
+// explainMistakes says what to fix.
+func explainMistakes(all []diagnosis.Mistake) (lines []string) {
+	for _, m := range all {
+		mark := "probably"
+		if m.Proved {
+			mark = "proved"
+		}
+		lines = append(lines, "  "+m.Name+" ("+mark+")", "    "+m.What, "    → "+m.Advice)
+	}
+	return lines
 }
 
 func (p *printer) status(d *delivery) string {
 	text, style := fmt.Sprintf("response %d", d.Status), output.Red
-	switch {
-	case d.Status == 0:
+	if d.Status == 0 {
 		text = "no response"
-	case d.succeeded():
+	} else if d.succeeded() {
 		style = output.Green
 	}
 	text = fmt.Sprintf("%s after %.1f ms", p.palette.Paint(style, text), d.DurationMS)
@@ -135,12 +137,11 @@ func (p *printer) body(body string) (lines []string) {
 	if body == "" {
 		return []string{p.palette.Paint(output.Faint, "no body")}
 	}
-	text := body
-	var pretty bytes.Buffer
-	if json.Indent(&pretty, []byte(body), "", "  ") == nil {
-		text = pretty.String()
+	var text bytes.Buffer
+	if json.Indent(&text, []byte(body), "", "  ") != nil {
+		text.WriteString(body)
 	}
-	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	all := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 	for _, line := range all[:min(len(all), maxLines)] {
 		lines = append(lines, output.Escape(output.Shorten(line, maxWidth)))
 	}

@@ -1,6 +1,7 @@
 package receive
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,19 +9,24 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httputil"
+	"regexp"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/output"
-	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
+	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // maxSaved bounds a file in bytes. The largest delivery is a fraction of it.
 const maxSaved = 16 << 20
 
-// readDelivery reads the headers and the body. --header overrides --headers-file, and both override --request.
-func (o *verifyOptions) readDelivery(in io.Reader) error {
+// read reads the headers, the body and the time of the check. --header overrides --headers-file, and both override --request.
+func (o *verifyOptions) read(in io.Reader) error {
 	switch {
+	case o.Secret == "":
+		return errors.New("there is no secret; give --secret-file, or set " + config.EnvWebhookSecret)
+	case o.Tolerance <= 0:
+		return errors.New("--tolerance must be more than 0")
 	case o.request == "" && o.body == "":
 		return errors.New("there is no delivery; give --request, or --body with --header or --headers-file")
 	case o.request == "" && o.headersFile == "" && len(o.headers) == 0:
@@ -31,57 +37,53 @@ func (o *verifyOptions) readDelivery(in io.Reader) error {
 	o.Header = http.Header{}
 	for _, source := range []struct {
 		flag, path string
-		parse      func(d *diagnosis.Delivery, text string) error
-	}{{"request", o.request, parseRequest}, {"headers-file", o.headersFile, addHeaders}, {"body", o.body, setBody}} {
+		parse      func(text string) error
+	}{
+		{"request", o.request, o.parseRequest}, {"headers-file", o.headersFile, o.addHeaders},
+		{"body", o.body, func(text string) error { o.Body = []byte(text); return nil }},
+	} {
 		if source.path == "" {
 			continue
 		}
 		text, err := output.ReadFile(in, source.path, maxSaved)
 		if err == nil {
-			err = source.parse(&o.Delivery, text)
+			err = source.parse(text)
 		}
 		if err != nil {
 			return fmt.Errorf("--%s: %w", source.flag, err)
 		}
 	}
-	if err := addHeaders(&o.Delivery, strings.Join(o.headers, "\n")); err != nil {
+	if err := o.addHeaders(strings.Join(o.headers, "\n")); err != nil {
 		return fmt.Errorf("--header: %w", err)
 	}
-	return nil
-}
-
-func setBody(d *diagnosis.Delivery, text string) error {
-	d.Body = []byte(text)
-	return nil
+	return o.readClock()
 }
 
 // addHeaders sets the headers of a text. A name that is present loses its values.
-func addHeaders(d *diagnosis.Delivery, text string) error {
+func (o *verifyOptions) addHeaders(text string) error {
 	more, err := parseHeaders(text)
-	maps.Copy(d.Header, more)
+	maps.Copy(o.Header, more)
 	return err
 }
 
+// emptyLine ends the headers of a request.
+var emptyLine = regexp.MustCompile(`\n\r?\n`)
+
 // parseRequest parses a request as it was on the wire, with either line ending. Everything after the headers is the body, even if
 // Content-Length says less: the bytes that were added may be the mistake.
-func parseRequest(d *diagnosis.Delivery, text string) error {
-	headers, body, found := strings.Cut(text, "\n\n")
-	if other, rest, isOther := strings.Cut(text, "\r\n\r\n"); isOther && (!found || len(other) < len(headers)) {
-		headers, body, found = other, rest, true
-	}
-	if !found {
+func (o *verifyOptions) parseRequest(text string) error {
+	end := emptyLine.FindStringIndex(text)
+	if end == nil {
 		return fault.Advise(errors.New("the request has no empty line between headers and body"), "save it again with \"keyhook listen --save\"")
 	}
-	if err := addHeaders(d, headers); err != nil {
-		return err
-	}
-	d.Body = []byte(body)
-	if strings.EqualFold(d.Header.Get("Transfer-Encoding"), "chunked") {
-		if whole, err := io.ReadAll(httputil.NewChunkedReader(strings.NewReader(body))); err == nil {
-			d.Body = whole
+	o.Body = []byte(text[end[1]:])
+	err := o.addHeaders(text[:end[0]])
+	if strings.EqualFold(o.Header.Get("Transfer-Encoding"), "chunked") {
+		if whole, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(o.Body))); err == nil {
+			o.Body = whole
 		}
 	}
-	return nil
+	return err
 }
 
 // parseHeaders parses headers, one on each line or as a JSON object. The first line may be the request line.
@@ -89,15 +91,14 @@ func parseHeaders(text string) (http.Header, error) {
 	if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
 		return parseJSONHeaders(text)
 	}
-	header, number := http.Header{}, 0
-	for line := range strings.Lines(text) {
-		number++
-		line = strings.TrimRight(line, "\r\n")
+	header := http.Header{}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimRight(line, "\r")
 		name, value, found := strings.Cut(line, ":")
 		switch {
-		case strings.TrimSpace(line) == "", strings.HasPrefix(line, ":"), number == 1 && strings.Contains(line, " HTTP/"):
+		case strings.TrimSpace(line) == "", strings.HasPrefix(line, ":"), i == 0 && strings.Contains(line, " HTTP/"):
 		case !found || name == "" || strings.ContainsAny(name, " \t"):
-			return nil, fmt.Errorf("line %d is not a header, such as \"Name: value\": %s", number, output.Quote(line))
+			return nil, fmt.Errorf("line %d is not a header, such as \"Name: value\": %s", i+1, output.Quote(line))
 		default:
 			header.Add(name, strings.TrimSpace(value))
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/cli/output"
@@ -25,7 +24,6 @@ import (
 // verifyOptions are the flags of verify, and the delivery that they name.
 type verifyOptions struct {
 	diagnosis.Delivery
-	secret      secretFlags
 	headers     []string
 	headersFile string
 	request     string
@@ -38,6 +36,7 @@ type verifyOptions struct {
 // NewVerify returns the command verify.
 func NewVerify() *cobra.Command {
 	var o verifyOptions
+	var secret secretFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the signatures of a delivery, and explain a wrong signature",
@@ -52,11 +51,18 @@ Give the delivery as a saved request, or as headers and a body. To save requests
 The exit code is 1 if a signature is wrong, and 2 if the command line is wrong.`,
 		Example: `  keyhook verify --secret-file secret.txt --request deliveries/1.http --at sent
   keyhook verify --secret-file secret.txt --headers-file headers.txt --body body.json`,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return o.read(cmd.InOrStdin(), time.Now()) },
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.verify(cmd.OutOrStdout()) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := secret.read(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			o.Secret = text.Reveal()
+			return o.read(cmd.InOrStdin())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.verify(cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
-	o.secret.define(flags)
+	secret.define(cmd)
 	flags.StringVar(&o.Previous, "previous-secret", "", "second `secret` to try, such as the old secret after a rotation")
 	flags.StringVar(&o.request, "request", "", "`file` with the complete request; - means the standard input")
 	flags.StringArrayVarP(&o.headers, "header", "H", nil, "one `header`, as 'Name: value'; repeat the flag for more")
@@ -70,42 +76,18 @@ The exit code is 1 if a signature is wrong, and 2 if the command line is wrong.`
 	return cmd
 }
 
-// read reads the secret, the delivery and the time of the check.
-func (o *verifyOptions) read(in io.Reader, now time.Time) error {
-	secret, err := o.secret.read(in)
-	switch {
-	case err != nil:
-		return err
-	case secret.IsZero():
-		return errors.New("there is no secret; give --secret-file, or set " + config.EnvWebhookSecret)
-	case o.Tolerance <= 0:
-		return errors.New("--tolerance must be more than 0")
-	}
-	o.Secret = secret.Reveal()
-	if err := o.readDelivery(in); err != nil {
-		return err
-	}
-	return o.readClock(now)
-}
-
 // readClock reads --at.
-func (o *verifyOptions) readClock(now time.Time) (err error) {
-	o.Now = now
+func (o *verifyOptions) readClock() error {
 	text := o.at
-	switch text {
-	case "now":
-		return nil
-	case "sent":
+	if text == "sent" { // the result says what is wrong with a timestamp
 		text = cmp.Or(o.Header.Get(o.HeaderPrefix+"-Timestamp"), o.Header.Get("webhook-timestamp"))
 	}
+	o.Now = time.Now()
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		o.Now = time.Unix(n, 0)
-		return nil
-	}
-	if o.at == "sent" {
-		return nil // the result says what is wrong with the timestamp
-	}
-	if o.Now, err = time.Parse(time.RFC3339, text); err != nil {
+	} else if at, err := time.Parse(time.RFC3339, text); err == nil {
+		o.Now = at
+	} else if o.at != "now" && o.at != "sent" {
 		return fmt.Errorf("--at is %q, but must be now, sent, a time such as 2027-01-15T08:00:00Z, or Unix seconds", o.at)
 	}
 	return nil
@@ -115,24 +97,24 @@ func (o *verifyOptions) readClock(now time.Time) (err error) {
 func (o *verifyOptions) verify(out io.Writer) error {
 	results := checkSignatures(o.Delivery)
 	r := report{Valid: isRight(results), At: o.Now.UTC(), BodyBytes: len(o.Body), Schemes: results}
+	lines := explain(output.NewPalette(out), results)
+	var err error
+	if !r.Valid {
+		err = errors.New("a signature of the delivery is wrong")
+	}
 	if o.computed != "" {
 		scheme, mistakes, isExplained := o.Mistakes(o.computed)
 		r.Computed = &computed{isExplained, scheme, append([]diagnosis.Mistake{}, mistakes...)} // an array in JSON
+		lines = append(lines, r.Computed.explain()...)
+		if err == nil && (!isExplained || len(mistakes) > 0) {
+			err = errors.New("the delivery is right, but the computed signature is wrong")
+		}
 	}
 	if o.asJSON {
-		if err := output.WriteJSON(out, r); err != nil {
-			return err
-		}
-	} else {
-		r.write(out)
+		return cmp.Or(output.WriteJSON(out, r), err)
 	}
-	switch {
-	case !r.Valid:
-		return errors.New("a signature of the delivery is wrong")
-	case r.Computed != nil && !r.Computed.right():
-		return errors.New("the delivery is right, but the computed signature is wrong")
-	}
-	return nil
+	fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
 }
 
 // report is what verify prints.
@@ -151,80 +133,34 @@ type computed struct {
 	Mistakes  []diagnosis.Mistake `json:"mistakes"`
 }
 
-func (c *computed) right() bool { return c.Explained && len(c.Mistakes) == 0 }
-
-// write prints the report in sentences.
-func (r report) write(w io.Writer) {
-	for i, v := range r.Schemes {
-		switch {
-		case v.Verdict == diagnosis.Right && v.Previous:
-			fmt.Fprintf(w, "%s is right, but only with the previous secret.\n", v.Header)
-			fmt.Fprint(w, "    This receiver has the old secret.\n    → Change to the new secret before the overlap ends.\n")
-		case v.Verdict == diagnosis.Right:
-			fmt.Fprintf(w, "%s is right.\n", v.Header)
-		case v.Verdict == absent:
-			fmt.Fprintf(w, "%s is not present.\n", v.Header)
-		case i > 0 && sameMistakes(r.Schemes[i-1], v):
-			fmt.Fprintf(w, "%s: the same mistake.\n", v.Header)
-		case strings.HasPrefix(v.Mistakes[0].Name, "clock_"):
-			fmt.Fprintf(w, "%s is NOT ACCEPTED because of its timestamp.\n", v.Header)
-			writeMistakes(w, v.Mistakes)
-		default:
-			fmt.Fprintf(w, "%s is WRONG: %s.\n", v.Header, strings.TrimSuffix(output.Escape(v.Text), "."))
-			writeMistakes(w, v.Mistakes)
-		}
-	}
-	if r.Computed != nil {
-		r.Computed.write(w)
-	}
-}
-
-func (c *computed) write(w io.Writer) {
+func (c *computed) explain() []string {
 	switch {
 	case !c.Explained:
-		fmt.Fprint(w, `No known mistake explains the computed signature. Compare the secret, the raw bytes of the body and the signed message:
-  X-Service-Signature is the hex HMAC-SHA256 over "<X-Service-Timestamp>.<body>"; the key is the whole secret.
-  webhook-signature is "v1," and the base64 HMAC-SHA256 over "<webhook-id>.<webhook-timestamp>.<body>"; the key is decoded.
-`)
+		return []string{
+			"No known mistake explains the computed signature. Compare the secret, the raw bytes of the body and the signed message:",
+			`  X-Service-Signature is the hex HMAC-SHA256 over "<X-Service-Timestamp>.<body>"; the key is the whole secret.`,
+			`  webhook-signature is "v1," and the base64 HMAC-SHA256 over "<webhook-id>.<webhook-timestamp>.<body>"; the key is decoded.`,
+		}
 	case len(c.Mistakes) == 0:
-		fmt.Fprintf(w, "The computed signature is right, in the scheme %s.\n", c.Scheme)
-	default:
-		fmt.Fprintf(w, "The computed signature is WRONG, in the scheme %s.\n", c.Scheme)
-		writeMistakes(w, c.Mistakes)
+		return []string{fmt.Sprintf("The computed signature is right, in the scheme %s.", c.Scheme)}
 	}
-}
-
-// writeMistakes prints what to fix.
-func writeMistakes(w io.Writer, all []diagnosis.Mistake) {
-	for _, m := range all {
-		mark := "probably"
-		if m.Proved {
-			mark = "proved"
-		}
-		if strings.HasPrefix(m.Name, "clock_") {
-			m.Advice += " Here, --at sent uses the delivery's own time."
-		}
-		fmt.Fprintf(w, "  %s (%s)\n    %s\n    → %s\n", m.Name, mark, m.What, m.Advice)
-	}
+	return append([]string{fmt.Sprintf("The computed signature is WRONG, in the scheme %s.", c.Scheme)}, explainMistakes(c.Mistakes)...)
 }
 
 // secretFlags are the flags for the signing secret of a subscription.
 type secretFlags struct{ text, file string }
 
-func (s *secretFlags) define(flags *pflag.FlagSet) {
+func (s *secretFlags) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&s.text, "secret", "", "signing `secret`, whsec_… (or "+config.EnvWebhookSecret+", which is safer: ps shows flags)")
 	flags.StringVar(&s.file, "secret-file", "", "`file` with the signing secret")
+	cmd.MarkFlagsMutuallyExclusive("secret", "secret-file")
 }
 
 // read returns the secret of the flag, of the file, or of the environment. It returns none if all are empty.
 func (s *secretFlags) read(in io.Reader) (redact.Text, error) {
-	switch {
-	case s.text != "" && s.file != "":
-		return redact.Text{}, errors.New("--secret and --secret-file exclude each other; give only one of them")
-	case s.text != "":
-		return redact.New(s.text), nil
-	case s.file == "":
-		return redact.New(os.Getenv(config.EnvWebhookSecret)), nil
+	if s.file == "" {
+		return redact.New(cmp.Or(s.text, os.Getenv(config.EnvWebhookSecret))), nil
 	}
 	text, err := output.ReadFile(in, s.file, output.MaxFlagFile)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestVerify(t *testing.T) {
 		{"headers as a JSON object", []string{"--headers-file", saved(t, string(asJSON)), "--body", saved(t, hookBody)}, cli.ExitOK,
 			[]string{"X-Service-Signature is right."}, nil},
 		{"a body saved with a line feed", []string{"--request", saved(t, whole+"\n")}, cli.ExitFailure,
-			[]string{"X-Service-Signature is WRONG: the signature does not match", "body_newline_added (proved)", "webhook-signature: the same mistake."}, nil},
+			[]string{"X-Service-Signature is WRONG: the signature does not match", "body_newline_added (proved)", "webhook-signature is WRONG: the same mistake."}, nil},
 		{"a body that was parsed and written again", []string{"--request", saved(t, whole), "--body", saved(t, `{"data": {"number": 1001}, "id": "evt_1", "type": "order.paid"}`)}, cli.ExitFailure,
 			[]string{"WRONG"}, []string{"is right"}},
 		{"another header in place of the request's", []string{"--request", saved(t, whole), "-H", "webhook-id: evt_2"}, cli.ExitFailure,

@@ -163,7 +163,7 @@ func (d Delivery) clock(scheme Scheme) Mistake {
 	off := d.Now.Sub(sent).Round(time.Second)
 	m := Mistake{
 		Name: "clock_ahead", Proved: true,
-		Advice: "If you saved the delivery, check it at the time when it was sent. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and use NTP. If the clock is right, somebody delayed or repeated the request.",
+		Advice: "If you saved the delivery, check it at its own time: keyhook verify --at sent. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and use NTP. If the clock is right, somebody delayed or repeated the request.",
 	}
 	side := "before"
 	if off < 0 {

@@ -71,24 +71,15 @@ func isRewritten(body []byte) bool {
 	return sent != nil && json.Compact(&compact, sent) == nil && !bytes.Equal(compact.Bytes(), body)
 }
 
-// missingHeader returns the header that the verifier misses first.
-func (d Delivery) missingHeader(scheme Scheme) string {
-	n := d.names(scheme)
-	order := []string{n.timestamp, n.signature}
-	if scheme == Standard {
-		order = []string{n.id, n.timestamp, n.signature}
-	}
-	for _, name := range order {
-		if d.Header.Get(name) == "" {
-			return name
-		}
-	}
-	return ""
-}
-
 // guessMissing looks for a header that may be the missing one under another name.
 func (d Delivery) guessMissing(scheme Scheme, otherMatches bool) Mistake {
-	name := d.missingHeader(scheme)
+	n := d.names(scheme)
+	name := n.signature // or the header that the verifier misses first
+	if scheme == Standard && d.Header.Get(n.id) == "" {
+		name = n.id
+	} else if d.Header.Get(n.timestamp) == "" {
+		name = n.timestamp
+	}
 	for _, other := range slices.Sorted(maps.Keys(d.Header)) {
 		plain := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(other), "_", "-"), "http-")
 		what := fmt.Sprintf("%s is missing, but %s is present.", name, output.Quote(other))
@@ -96,7 +87,7 @@ func (d Delivery) guessMissing(scheme Scheme, otherMatches bool) Mistake {
 		case strings.EqualFold(other, name): // present and empty
 		case plain == strings.ToLower(name):
 			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers with your framework, or rename them back."}
-		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.names(Hex).signature):
+		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(n.signature):
 			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Set the same prefix here and in the receiver."}
 		}
 	}
