@@ -310,6 +310,7 @@ func TestListenBounds(t *testing.T) {
 func TestListenForwards(t *testing.T) {
 	t.Parallel()
 	right := signed(t, hookSecret, hookBody, time.Now().Unix())
+	right.Set("X-Forwarded-For", "192.0.2.9") // by a tunnel
 	var got http.Header
 	var body string
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

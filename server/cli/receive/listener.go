@@ -161,7 +161,12 @@ func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 	defer cancel()
 	proxy := httputil.ReverseProxy{
 		Transport: forwarding, ErrorLog: silent,
-		Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL, p.Out.Host = l.to, "" },
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host = l.to, ""
+			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} { // a tunnel writes them
+				p.Out.Header[name] = p.In.Header[name]
+			}
+		},
 		ModifyResponse: func(resp *http.Response) error {
 			text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 			resp.Body.Close()
