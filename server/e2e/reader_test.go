@@ -95,7 +95,7 @@ func (r *reader) bash(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // rightSignature is what `keyhook listen` prints for a delivery.
-const rightSignature = "X-Service-Signature right"
+const rightSignature = "X-Service-Signature is right"
 
 // publishes matches commands that publish an event.
 var publishes = regexp.MustCompile(`events publish|/api/v1/events/ `)

@@ -65,27 +65,19 @@ func (t *Table) widths() []int {
 
 // row writes one row. Padding is counted before there are colours.
 func (t *Table) row(b *strings.Builder, cells []string, widths []int, style func([]string, int) Style) {
-	for len(cells) > 0 && cells[len(cells)-1] == "" { // no spaces at the end
-		cells = cells[:len(cells)-1]
-	}
+	line := ""
 	for i, cell := range cells {
 		padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		if style != nil {
 			cell = t.Palette.Paint(style(cells, i), cell)
 		}
-		switch {
-		case slices.Contains(t.Right, i):
-			b.WriteString(padding + cell)
-		case i < len(cells)-1:
-			b.WriteString(cell + padding)
-		default:
-			b.WriteString(cell)
-		}
-		if i < len(cells)-1 {
-			b.WriteString("  ")
+		if slices.Contains(t.Right, i) {
+			line += padding + cell + "  "
+		} else {
+			line += cell + padding + "  "
 		}
 	}
-	b.WriteByte('\n')
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
 // StateStyle returns the style of a word for a state: green for good, yellow for a warning, red for bad.

@@ -78,12 +78,12 @@ func escape(text string, shown *strings.Replacer) string {
 func escapeJSON(document string) string {
 	var b strings.Builder
 	for _, r := range document {
-		if high, low := utf16.EncodeRune(r); r == '\n' || unicode.IsGraphic(r) {
+		if r == '\n' || unicode.IsGraphic(r) {
 			b.WriteRune(r)
-		} else if high != unicode.ReplacementChar {
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.String()

@@ -28,8 +28,8 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// listenOptions are the flags of listen.
-type listenOptions struct {
+// listener takes deliveries: it verifies, saves and prints them, and responds. Most fields are the flags of listen.
+type listener struct {
 	port    int
 	secret  redact.Text // none: signatures are not verified
 	prefix  string
@@ -38,13 +38,14 @@ type listenOptions struct {
 	fail    failure
 	delay   time.Duration
 	save    string
-	asJSON  bool
 	feed    feedOptions
+	printer printer
+	saved   atomic.Int64 // the number of the last file
 }
 
 // NewListen returns the command listen.
 func NewListen() *cobra.Command {
-	o := listenOptions{port: 9000}
+	l := listener{port: 9000}
 	var secret secretFlags
 	cmd := &cobra.Command{
 		Use:   "listen",
@@ -69,58 +70,58 @@ program refuses comes again after some seconds. The token needs events:read, and
   keyhook listen --from https://keys.example.com --event-types 'order.*' --forward http://127.0.0.1:3000/hook
   keyhook listen --from https://keys.example.com --subscription laptop --cursor-file cursor`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := o.check(); err != nil {
+			if err := l.check(); err != nil {
 				return err
 			}
-			if o.secret, err = secret.read(cmd.InOrStdin()); err != nil {
+			if l.secret, err = secret.read(cmd.InOrStdin()); err != nil {
 				return err
 			}
-			return o.feed.connect()
+			return l.feed.connect()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.listen(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return l.listen(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
-	output.IntFlag(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
+	output.IntFlag(flags, &l.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
 	secret.define(cmd)
-	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
-	flags.StringVar(&o.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
-	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", o.fail.parse)
-	flags.DurationVar(&o.delay, "delay", 0, "wait before each response, such as 3s")
-	flags.StringVar(&o.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
-	flags.BoolVar(&o.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
-	o.feed.define(cmd)
+	flags.StringVar(&l.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
+	flags.StringVar(&l.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
+	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", l.fail.parse)
+	flags.DurationVar(&l.delay, "delay", 0, "wait before each response, such as 3s")
+	flags.StringVar(&l.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
+	flags.BoolVar(&l.printer.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
+	l.feed.define(cmd)
 	return cmd
 }
 
 // check finds mistakes in the options.
-func (o *listenOptions) check() (err error) {
-	if o.delay < 0 {
+func (l *listener) check() (err error) {
+	if l.delay < 0 {
 		return errors.New("--delay must be 0s or more")
 	}
-	o.to, err = url.Parse(o.forward)
-	if o.forward != "" && (err != nil || o.to.Host == "" || o.to.Scheme != "http" && o.to.Scheme != "https") {
+	l.to, err = url.Parse(l.forward)
+	if l.forward != "" && (err != nil || l.to.Host == "" || l.to.Scheme != "http" && l.to.Scheme != "https") {
 		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 	}
 	return nil
 }
 
 // listen receives until a signal comes. Later signals change nothing until the process ends: the command timeout sends two.
-func (o *listenOptions) listen(ctx context.Context, out, errs io.Writer) error {
+func (l *listener) listen(ctx context.Context, out, errs io.Writer) error {
 	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	if o.save != "" {
-		if err := os.MkdirAll(o.save, 0o700); err != nil {
+	if l.save != "" {
+		if err := os.MkdirAll(l.save, 0o700); err != nil {
 			return fmt.Errorf("--save: %w", err)
 		}
 	}
 	notes := out // for people; with --json, the output has only lines of JSON
-	if o.asJSON {
+	if l.printer.asJSON {
 		notes = errs
 	}
-	l := &listener{listenOptions: o, printer: printer{out: out, palette: output.NewPalette(out), asJSON: o.asJSON}}
+	l.printer.out, l.printer.palette = out, output.NewPalette(out)
 	receive := l.serve
-	if o.feed.from != "" {
+	if l.feed.from != "" {
 		receive = l.readFeed
 	}
 	err := receive(ctx, notes)

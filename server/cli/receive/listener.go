@@ -13,20 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
-
-// listener takes deliveries: it verifies, saves and prints them, and responds.
-type listener struct {
-	*listenOptions
-	printer printer
-	saved   atomic.Int64 // the number of the last file
-}
 
 // delivery is one delivery, as it is printed.
 type delivery struct {

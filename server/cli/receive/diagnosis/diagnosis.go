@@ -168,7 +168,7 @@ func (d Delivery) clock(scheme Scheme) Mistake {
 	side := "before"
 	if off < 0 {
 		m.Name, side, off = "clock_behind", "after", -off
-		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and use NTP."
+		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and use NTP. To leave the clocks out, use keyhook verify --at sent."
 	}
 	m.What = fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds %s the receiver's clock, %s. The limit is %s.",
 		utc(sent), int64(off.Seconds()), side, utc(d.Now), cmp.Or(d.Tolerance, signature.DefaultTolerance))
