@@ -270,7 +270,7 @@ var budget = map[string]int{
 	"storage/quota":                200,
 	"storage/redact":               60,
 	"storage/retention":            1120,
-	"storage/scan":                 540,
+	"storage/scan":                 530,
 	"storage/seal":                 230,
 	"storage/search":               290,
 	"storage/sqlite":               3410,
