@@ -231,7 +231,7 @@ var budget = map[string]int{
 	"server/cli/doctor":            840,
 	"server/cli/leak":              80,
 	"server/cli/output":            460,
-	"server/cli/receive":           1050,
+	"server/cli/receive":           1060,
 	"server/cli/receive/diagnosis": 460,
 	"server/config":                1660,
 	"server/console":               410,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 56500 // the aim is 50,000
+	budgetOfAll    = 56400 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

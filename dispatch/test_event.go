@@ -96,15 +96,14 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 // waitForSlot asks for a slot and waits until it is granted.
 func (d *Dispatcher) waitForSlot(ctx context.Context, slot *testSlot) error {
 	d.inbox.post(slotRequested{slot})
-	var granted bool
 	select {
-	case granted = <-slot.reply:
+	case granted := <-slot.reply:
+		if granted {
+			return nil
+		}
 	case <-d.stopped:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if !granted {
-		return errStopping
-	}
-	return nil
+	return errStopping
 }

@@ -103,11 +103,9 @@ func retryWrite(ctx context.Context, write func() error) error {
 		if err == nil {
 			return nil
 		}
-		timer := time.NewTimer(min(max(time.Since(begin)/10, minWriteRetry), maxWriteRetry))
 		select {
-		case <-timer.C:
+		case <-time.After(min(max(time.Since(begin)/10, minWriteRetry), maxWriteRetry)):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 	}

@@ -211,10 +211,8 @@ func (h *handlers) reportLeak(c *call) error {
 			return err
 		}
 	}
-	rest := time.NewTimer(leakTime - time.Since(began)%leakTime)
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(leakTime - time.Since(began)%leakTime):
 	case <-c.Request.Context().Done():
 	}
 	return c.NoContent()

@@ -76,8 +76,7 @@ func (h Endpoints) awaitFeed(ctx context.Context, x *exchange.Exchange, id strin
 		return webhook.FeedPage{}, err
 	}
 	defer leave()
-	end := time.NewTimer(wait)
-	defer end.Stop()
+	end := time.After(wait)
 	for goesOn := true; ; {
 		page, err := h.feedPage(ctx, x, id, r)
 		if err != nil || len(page.Events) > 0 || page.More || !goesOn {
@@ -86,7 +85,7 @@ func (h Endpoints) awaitFeed(ctx context.Context, x *exchange.Exchange, id strin
 		r.After = page.Next // since stays: it may be in the future
 		select {
 		case _, goesOn = <-published:
-		case <-end.C:
+		case <-end:
 			goesOn = false
 		case <-h.Stopping:
 			return page, nil

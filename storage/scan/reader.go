@@ -176,10 +176,8 @@ func (r *Reader) Walk(ctx context.Context, high Position, s Search, first int) (
 
 // Pause waits as long as a slice took, so that a long search takes half a processor at most.
 func Pause(ctx context.Context, took time.Duration) error {
-	timer := time.NewTimer(took)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(took):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
