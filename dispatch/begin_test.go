@@ -7,7 +7,32 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// TestARefusedBeginIsReadAgain changes a subscription while the retry of its only delivery begins.
+func TestARefusedBeginIsReadAgain(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		f := newFaults()
+		f.beginTakes = time.Second
+		x := stoppedFixture(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "old.example", respond(500))
+		x.setReceiver("new.example", respond(200))
+		x.run(t)
+		x.publish(t, 1)
+		for f.called("Begin") == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		url := "https://new.example/hook"
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second) // the list of all that is pending comes later
+		if n := len(x.requests("new.example")); n != 1 || f.refused() != 1 {
+			t.Errorf("%d requests, %d attempts were refused", n, f.refused())
+		}
+	})
+}
 
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,8 @@ func TestExplanationsAreTrue(t *testing.T) {
 		mend                 string // the end of the detail
 	}{
 		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore, and 36 letters and digits."},
-		{"a token", "", storagetest.OperatorToken, "parse", ""},
+		{"a token", "", storagetest.OperatorToken, "parse", "an underscore, and 36 letters and digits."},
+		{"a token that Keyhook made", "", access.Mint(access.TokenPrefix).Reveal(), "parse", `"Authorization: Bearer kat_…".`},
 		{"unknown", "", unknown.Reveal(), "lookup", "POST /api/v1/api-keys/."},
 		{"revoked", keys["revoked"].id, keys["revoked"].credential.Reveal(), "revoked", "POST /api/v1/api-keys/."},
 		{"expired", keys["expired"].id, keys["expired"].credential.Reveal(), "expired", "POST /api/v1/api-keys/."},

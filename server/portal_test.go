@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +257,21 @@ func TestALinkEndsNoOtherSession(t *testing.T) {
 			open(b, secret, `,"replace":true`).Want(t, 201, "")
 			isIn(b, owner.Home.ID)
 		}
+	})
+	t.Run("nor that of the same user in another organization", func(t *testing.T) {
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Bootstrap, o.BootstrapLife, o.BootstrapLink = access.Mint(access.TokenPrefix), time.Hour, access.Mint(access.LinkPrefix)
+		store, _ := storagetest.OpenWith(t, o)
+		first := storagetest.Must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), o.Bootstrap.Digest()))
+		acme := storagetest.Must[access.Organization](t)(store.Directory.CreateOrganization(t.Context(), first.Actor("", ""), access.Organization{Name: "acme", Plan: "growth"}))
+		storagetest.Must[access.Member](t)(store.Directory.SetMember(t.Context(), first.Actor("", ""), acme.ID, first.User.ID, access.RoleOwner))
+		elsewhere := access.Mint(access.TokenPrefix)
+		storagetest.Must[access.AccessToken](t)(store.Directory.CreateToken(t.Context(), first.Actor("", ""), first.User.ID, acme.ID, elsewhere, "", nil))
+		on := servertest.BuildOn(t, store)
+		signedIn := on.Do(t, "POST "+sessionPath, "", `{"token":"`+elsewhere.Reveal()+`"}`).Want(t, 201, "")
+		cookie := []string{"Cookie", strings.Split(signedIn.Header.Get("Set-Cookie"), ";")[0]}
+		on.Do(t, "POST "+sessionPath, "", `{"link":"`+o.BootstrapLink.Reveal()+`"}`, cookie...).Want(t, 409, "signed_in_as_other")
+		on.Do(t, "POST "+sessionPath, "", `{"link":"`+o.BootstrapLink.Reveal()+`","replace":true}`, cookie...).Want(t, 201, "")
 	})
 	t.Run("but the same customer is not asked, with any role", func(t *testing.T) {
 		b := f.signInToPortal(t, owner.Home.ID, `{"role":"owner"}`)

@@ -231,6 +231,20 @@ func TestBacklog(t *testing.T) {
 		}
 	})
 
+	t.Run("the backlog of a subscription with a pace, or in order, is not late", func(t *testing.T) {
+		t.Parallel()
+		x := fixture{storagetest.Customer{Store: storagetest.Open(t)}}
+		x.Owner, _ = storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		for _, c := range []webhook.SubscriptionChange{{Ordered: new(true)}, {SetRateLimit: true, RateLimitPerSecond: new(int64(1))}} {
+			sub, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/", "order.paid")
+			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), sub.ID, c))
+		}
+		storagetest.Publish(t, x.Store, x.Owner, "order.paid")
+		if got := must[webhook.Backlog](t)(x.Survey.Backlog(t.Context())); got != (webhook.Backlog{Healthy: webhook.Waiting{Lanes: 2, Deliveries: 2}}) {
+			t.Errorf("%+v", got)
+		}
+	})
+
 	t.Run("the backlog ends with its context", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

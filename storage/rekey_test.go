@@ -246,6 +246,26 @@ func TestRekey(t *testing.T) {
 	}
 }
 
+// TestRekeyWithAnUnreadableSecret seals the headers of a subscription whose secret no key opens.
+func TestRekeyWithAnUnreadableSecret(t *testing.T) {
+	t.Parallel()
+	x := newSealed(t, 6, keyA) // the last one has a header
+	alter(t, x.o.Path, "UPDATE subscriptions SET secret = x'00' WHERE id = (SELECT subscription_id FROM subscription_headers)")
+	done := must[storage.Rekeyed](t)(x.rekey(t.Context(), keyA, keyB))
+	if len(done.Unreadable) != 1 || done.Headers != 1 || len(done.UnreadableHeaders) > 0 {
+		t.Fatalf("done %+v", done)
+	}
+	store, _ := storagetest.OpenWith(t, x.with(keyB).o)
+	operator := storagetest.Operator(t, store)
+	sub, _, err := store.Subscriptions.RotateSecret(t.Context(), operator.Actor("", ""), 1, done.Unreadable[0], webhook.Rotation{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := must[webhook.Target](t)(store.Queue.Target(t.Context(), sub.RowID)); at.Unusable != "" || headerValue(at) != "Bearer "+sub.ID {
+		t.Errorf("after the rotation: %q, header %q", at.Unusable, headerValue(at))
+	}
+}
+
 func TestInterruptedRekey(t *testing.T) {
 	t.Parallel()
 

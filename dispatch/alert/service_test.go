@@ -294,6 +294,32 @@ func TestMail(t *testing.T) {
 			t.Errorf("text %q, error %v, the server got:\n%s", text, err, got)
 		}
 	})
+	t.Run("at port 465 begins with a handshake", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", fmt.Sprintf("127.1.%d.%d:465", os.Getpid()>>8&255, os.Getpid()&255)) // a test beside it has another address
+		if err != nil {
+			if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+				t.Fatal(err)
+			}
+			t.Skip("this user cannot listen at port 465: ", err) // a failure under KEYHOOK_TEST_REQUIRE
+		}
+		defer l.Close()
+		first := make(chan byte, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, "220 mail.example ESMTP\r\n")
+			b, _ := bufio.NewReader(conn).ReadByte()
+			first <- b
+		}()
+		_, err = channel(t, fmt.Sprintf(form, l.Addr())).Send(t.Context(), title, body)
+		if b := <-first; err == nil || b != 0x16 { // of a TLS handshake, RFC 8446 section 5.1
+			t.Errorf("the first byte is %#x, error %v", b, err)
+		}
+	})
 	t.Run("without a server is an error with the reason", func(t *testing.T) {
 		t.Parallel()
 		text, err := channel(t, fmt.Sprintf(form, "127.0.0.1:1")).Send(t.Context(), title, body)

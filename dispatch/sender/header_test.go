@@ -104,11 +104,15 @@ func TestTheEndOfAnOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, now := sender.New(sender.Options{HeaderPrefix: "X-Service"}), time.Now().UnixMilli()
 		for until, want := range map[int64]int{now + 1: 2, now: 1} {
-			a := newAttempt("")
+			a := newAttempt("https://example.com")
 			a.target.Previous, a.target.PreviousUntil = webhook.KnownSecret(oldSecret), until
+			a.target.Headers = ownHeaders("Authorization", "Bearer abc") // they are only sent
 			headers, err := s.Headers(a.target, []webhook.Job{a.job})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if headers[0].Get("Authorization") != "" {
+				t.Errorf("the headers of a reader have the subscription's own: %v", headers[0])
 			}
 			if n := len(strings.Fields(headers[0].Get("Webhook-Signature"))); n != want || (headers[0].Get("X-Service-Signature-Previous") != "") != (want == 2) {
 				t.Errorf("%d ms before the end: %v", until-now, headers[0])

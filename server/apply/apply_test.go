@@ -361,6 +361,15 @@ func TestGrants(t *testing.T) {
 		f.apply(t, `"organizations":[{"external_id":"c","name":"C","plan":"growth"}],"users":[{"external_id":"u","name":"U","email":"u@b.example"}],
 			"members":[{"organization":"c","user":"u","role":"owner"}]`).want(t, 403, "document.members.0 permission_denied")
 	})
+	t.Run("are needed to remove an internal permission", func(t *testing.T) {
+		f.token = operator
+		f.apply(t, `"permissions":[{"key":"c:d","internal":true}]`).want(t, 200, "create permission c:d internal:<nil>>true")
+		f.token = key("platform:write platform:act_as webhooks:read webhooks:write")
+		r := f.apply(t, `"permissions":[{"key":"a:b"}],"roles":[{"name":"r","permissions":["a:b"]}]`, `"prune":true`)
+		if r.want(t, 403, "prune permission_denied"); r.Code != access.CodeDenied {
+			t.Error(r.text)
+		}
+	})
 	t.Run("of webhooks need the permissions of webhooks", func(t *testing.T) {
 		for _, scope := range []string{"platform:act_as", "webhooks:read webhooks:write", "webhooks:read platform:act_as", "webhooks:write platform:act_as"} {
 			f.token = key("platform:write " + scope)

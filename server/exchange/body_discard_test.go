@@ -45,12 +45,17 @@ func TestRefusedBodies(t *testing.T) {
 		if err := w.Flush(); err != nil {
 			t.Fatalf("the body is cut off: %v", err)
 		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatalf("no response: %v", err)
+		responses := bufio.NewReader(conn)
+		for {
+			response, err := http.ReadResponse(responses, nil)
+			if err != nil {
+				t.Fatalf("no response: %v", err)
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusContinue || n == 0 { // after 100 Continue, the client sends the body
+				return response.StatusCode
+			}
 		}
-		defer response.Body.Close()
-		return response.StatusCode
 	}
 	const post = "POST /api/v1/events/"
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }
@@ -68,6 +73,7 @@ func TestRefusedBodies(t *testing.T) {
 		"that are too large to discard":                         {post, servertest.Operator, length(1 << 40), 0, 413},
 		"that are too large, and wait for 100 Continue":         {post, servertest.Operator, length(12<<20) + "\r\nExpect: 100-continue", 0, 413},
 		"without a valid credential, and wait for 100 Continue": {post, "ApiKey svc_x", length(99) + "\r\nExpect: 100-continue", 0, 401},
+		"that are too large in chunks, and get 100 Continue":    {post, servertest.Operator, "Transfer-Encoding: chunked\r\nExpect: 100-continue", 12 << 20, 413},
 		"that are right, and get 100 Continue":                  {post, servertest.Operator, length(99) + "\r\nExpect: 100-continue", 0, 100},
 	} {
 		t.Run("get a response: "+name, func(t *testing.T) {

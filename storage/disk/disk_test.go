@@ -111,6 +111,27 @@ func TestCheck(t *testing.T) {
 	})
 }
 
+// TestExposed has a file of each mode with one bit more than its owner needs, and a link.
+func TestExposed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	names := []string{filepath.Join(dir, "missing"), filepath.Join(dir, "link")}
+	if err := os.Symlink(dir, names[1]); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o600, 0o601, 0o602, 0o604, 0o610, 0o620, 0o640} {
+		name := filepath.Join(dir, mode.String())
+		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Chmod(name, mode)); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	found, mend := disk.Exposed(names)
+	if len(found) != 6 || found[0] != names[3]+" (mode 0601)" || found[5] != names[8]+" (mode 0640)" || mend != "run: chmod 600 "+strings.Join(names[3:], " ") {
+		t.Errorf("%q, %s", found, mend)
+	}
+}
+
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

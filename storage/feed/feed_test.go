@@ -292,6 +292,8 @@ func TestAFeedAfterRetention(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := fixture{storagetest.CustomerOf(t, store)}
 		x.SetActive(t, false)
+		slow, _ := storagetest.Subscription(t, store, x.Owner, "https://slow.example/", "slow")
+		storagetest.Publish(t, store, x.Owner, "slow") // it waits, so it is deleted after younger ones
 		x = x.feedOf(t, "a")
 		other, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
 		start, _ := x.read1(t, webhook.FeedRequest{})
@@ -303,6 +305,11 @@ func TestAFeedAfterRetention(t *testing.T) {
 		for _, after := range []webhook.FeedPosition{start.Next, first.Next} {
 			x.readFails(t, webhook.FeedRequest{After: after, Limit: 1}, fault.Gone, "cursor_expired")
 		}
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), slow.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		x.readFails(t, webhook.FeedRequest{After: first.Next, Limit: 1}, fault.Gone, "cursor_expired")
 		x.reads1(t, webhook.FeedRequest{After: last.Next}, []string{})
 		stop()
 

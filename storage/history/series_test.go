@@ -14,6 +14,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+// TestSeriesOfManyMinutes has one attempt in each minute of two weeks, which several reads count in steps of a day.
+func TestSeriesOfManyMinutes(t *testing.T) {
+	t.Parallel()
+	x := storagetest.CustomerOf(t, storagetest.Open(t))
+	const first, days, day = 20_000, 14, 24 * 60
+	for _, subscription := range []int64{0, x.Sub.RowID} { // 0 is the whole organization
+		storagetest.Exec(t, x.Store, `
+			WITH RECURSIVE m (minute) AS (SELECT ?1 UNION ALL SELECT minute + 1 FROM m WHERE minute < ?1 + ?2)
+			INSERT INTO attempt_minutes SELECT ?3, ?4, minute, 1, 2, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM m`,
+			first*day, days*day-1, x.Org(), subscription)
+	}
+	of := storagetest.Must[[]webhook.SubscriptionSeries](t)(x.History.SubscriptionSeries(t.Context(), x.Org(), []string{x.Sub.ID}, first*day, (first+days)*day, day))
+	all := storagetest.Must[[]webhook.MinuteCounts](t)(x.History.Series(t.Context(), x.Org(), "", first*day, (first+days)*day, day))
+	if len(of) != 1 || len(all) != days {
+		t.Fatalf("%+v\n%+v", of, all)
+	}
+	for i := range days {
+		if all[i].Succeeded != day || all[i].Failed != 2*day || of[0].Succeeded[i] != day || of[0].Failed[i] != 2*day {
+			t.Errorf("day %d: %+v, of the subscription %d and %d", i, all[i], of[0].Succeeded[i], of[0].Failed[i])
+		}
+	}
+}
+
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")

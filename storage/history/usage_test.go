@@ -153,3 +153,29 @@ func TestUsage(t *testing.T) {
 		}
 	})
 }
+
+// TestMonthsOfManyKeys has many keys that were used on each day of a month of 31 days.
+func TestMonthsOfManyKeys(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
+	const keys, october = 45, firstDay - 3
+	for range keys {
+		storagetest.Key(t, store, owner, access.EventsRead)
+	}
+	storagetest.Exec(t, store, `
+		WITH RECURSIVE d (day) AS (SELECT ?1 UNION ALL SELECT day + 1 FROM d WHERE day < ?1 + 30)
+		INSERT INTO key_days SELECT k.id, day, 1, 0, 0 FROM d, api_keys k`, october)
+	f := access.UsageFilter{Since: october, Until: october + 31, ByMonth: true, Limit: keys - 1}
+	rows := lister(func(organization int64, f access.UsageFilter) access.UsagePage {
+		return storagetest.Must[access.UsagePage](t)(store.KeyUsage(t.Context(), organization, f))
+	}).all(owner.Home.RowID, f)
+	if len(rows) != keys {
+		t.Errorf("%d rows", len(rows))
+	}
+	for _, u := range rows {
+		if u.Allowed != 31 {
+			t.Errorf("%+v", u)
+		}
+	}
+}

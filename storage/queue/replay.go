@@ -60,7 +60,7 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 	if p.dryRun || err != nil && created.Total() == 0 {
 		return created, err
 	}
-	return created, errors.Join(q.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
+	return created, errors.Join(unfinishedReplay(ctx, created.Total(), err), q.auditReplay(ctx, by, p, r, created.Total(), err == nil))
 }
 
 // replayQuery describes the events that a replay reads, and those that it selects.
@@ -290,7 +290,7 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	return checked.Replayed, nil
 }
 
-// auditReplay writes the audit event of a replay. complete is false if the replay was interrupted.
+// auditReplay writes the audit event of a replay. complete is false if the replay was interrupted. On a full disk, it fails too.
 func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()

@@ -384,6 +384,26 @@ func TestLongReplay(t *testing.T) {
 		x.Replays(t, everything, 0)
 	})
 
+	t.Run("a replay that fills the disk says how much it has made, and the next one continues", func(t *testing.T) {
+		t.Parallel()
+		x := newOneAttemptFixture(t)
+		x.Missed(t, 4*chunk, "user.created")
+		// The audit event of the replay has no room either.
+		storagetest.Exec(t, x.Store, `CREATE TRIGGER large AFTER INSERT ON audit_events WHEN NEW.type = '`+access.SubscriptionReplayed+`' BEGIN
+			INSERT INTO instance (name, value) VALUES ('large', zeroblob(1000000)); END`)
+		var pages int
+		storagetest.Query(t, x.Path(), &pages, "PRAGMA page_count")
+		refusals{x.Store}.alter(t, "PRAGMA max_page_count = "+strconv.Itoa(pages+12)) // of the connection of the writer
+		made, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything)
+		f, ok := fault.As(err)
+		if n := made.Total(); n == 0 || n == 4*chunk || !ok || f.Code != "replay_unfinished" || !strings.Contains(f.Message, strconv.FormatInt(n, 10)+" deliveries") {
+			t.Errorf("%+v made, error %v", made, err)
+		}
+		refusals{x.Store}.alter(t, "PRAGMA max_page_count = 1000000")
+		storagetest.Exec(t, x.Store, "DROP TRIGGER large")
+		x.Replays(t, everything, 4*chunk-made.Total())
+	})
+
 	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

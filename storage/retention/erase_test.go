@@ -258,6 +258,26 @@ func TestEraseUser(t *testing.T) {
 	})
 }
 
+// TestErasedResponses erases a user whose last event went to many receivers, which answered with the name.
+func TestErasedResponses(t *testing.T) {
+	t.Parallel()
+	x := newLeaver(t)
+	x.stop()
+	storagetest.Alter(t, x.o.Path, `
+		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
+		WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 450)
+		SELECT d.event_id, d.subscription_id, 1, 2, 1, 0 FROM n, deliveries d WHERE d.id = (SELECT max(id) >> 8 FROM attempts);
+		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
+		SELECT id << 8 | 1, subscription_id, 2, 1, 'Hello Ada Byron', 1, '', 1 FROM deliveries WHERE cause = 2`)
+	x.open(t)
+	x.erase(t)
+	x.stop()
+	var left int
+	if storagetest.Query(t, x.o.Path, &left, "SELECT count(*) FROM attempts WHERE response_body <> ''"); left > 0 {
+		t.Errorf("%d responses are left", left)
+	}
+}
+
 func TestEraseUserDuringAnAttempt(t *testing.T) {
 	t.Parallel()
 
