@@ -235,7 +235,7 @@ func TestBacklog(t *testing.T) {
 		t.Parallel()
 		x := fixture{storagetest.Customer{Store: storagetest.Open(t)}}
 		x.Owner, _ = storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		for _, c := range []webhook.SubscriptionChange{{Ordered: new(true)}, {SetRateLimit: true, RateLimitPerSecond: new(int64(1))}} {
+		for _, c := range []webhook.SubscriptionChange{{Ordered: new(true)}, {RateLimitPerSecond: new(new(int64(1)))}} {
 			sub, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/", "order.paid")
 			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), sub.ID, c))
 		}
