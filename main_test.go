@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 56400 // the aim is 50,000
+	budgetOfAll    = 56430 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
