@@ -29,8 +29,13 @@ func TestMetrics(t *testing.T) {
 			`keyhook_subscriptions{status="disabled"} 0`, `keyhook_subscriptions_paused 0`, `keyhook_delivery_attempt_failures_total{class="timeout"} 0`,
 			`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="202"} 6`,
 		}
+		anybody := newCaller(p.url, "") // one, because each has a connection of its own
 		for deadline := time.Now().Add(20 * time.Second); ; sleep(t.Context(), 10*time.Millisecond) {
-			_, got := get(t, p.url+"/metrics")
+			a, err := anybody.call(t.Context(), "GET", "/metrics", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := string(a.body)
 			missing := func(line string) bool { return !strings.Contains(got, "\n"+line+"\n") }
 			if !slices.ContainsFunc(want, missing) {
 				break
