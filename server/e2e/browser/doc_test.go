@@ -9,7 +9,7 @@
 //	go test ./server/e2e/browser
 //	KEYHOOK_TEST_SCREENSHOTS=/tmp/pages go test ./server/e2e/browser -run TestPages
 //
-// The tests need Debian's packages chromium and npm. The first run fetches axe-core from npm and keeps it in the cache
-// directory of the user; KEYHOOK_TEST_AXE names another copy. KEYHOOK_BINARY names another build of the program. With the race
-// detector the package runs nothing: the tests of server/e2e run the program under it.
+// The tests need Debian's packages chromium-headless-shell (or chromium) and npm. The first run fetches axe-core from npm and keeps it
+// in the cache directory of the user; KEYHOOK_TEST_AXE names another copy. KEYHOOK_BINARY names another build of the program. With the
+// race detector the package runs nothing: the tests of server/e2e run the program under it.
 package browser
