@@ -144,7 +144,9 @@ func (p *page) reload() {
 // back is the back button of the browser.
 func (p *page) back() {
 	p.tb.Helper()
-	evaluate[any](p, "history.back()")
+	if _, err := tryEvaluate[any](p, "history.back()"); err != nil && !strings.Contains(err.Error(), "Inspected target navigated") { // before it could answer
+		p.fatalf("go back: %v", err)
+	}
 	p.finish()
 }
 
