@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -80,10 +83,10 @@ func (t *tx) announceDeliveries(jobs []webhook.Job) {
 		t.OnCommit(func() {
 			t.created = nil
 			w := t.watcher.Load()
-			for _, jobs := range created {
-				t.pending.AddAll(jobs)
+			for _, organization := range slices.Sorted(maps.Keys(created)) { // the same order in each replay of a simulation
+				t.pending.AddAll(created[organization])
 				if w != nil {
-					(*w).DeliveriesCreated(jobs)
+					(*w).DeliveriesCreated(created[organization])
 				}
 			}
 		})
