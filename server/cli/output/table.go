@@ -65,19 +65,19 @@ func (t *Table) widths() []int {
 
 // row writes one row. Padding is counted before there are colours.
 func (t *Table) row(b *strings.Builder, cells []string, widths []int, style func([]string, int) Style) {
-	line := ""
+	var line strings.Builder
 	for i, cell := range cells {
 		padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		if style != nil {
 			cell = t.Palette.Paint(style(cells, i), cell)
 		}
 		if slices.Contains(t.Right, i) {
-			line += padding + cell + "  "
+			line.WriteString(padding + cell + "  ")
 		} else {
-			line += cell + padding + "  "
+			line.WriteString(cell + padding + "  ")
 		}
 	}
-	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
 // StateStyle returns the style of a word for a state: green for good, yellow for a warning, red for bad.
