@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,22 +23,15 @@ type call struct {
 	organization string // what --organization says
 	client       client.Client
 	out          output.Printer
-	preview      object // the response of the dry run; nil for none
-	before       object // the subject before the request; nil if the user may not read it
 }
 
 func newCall(a action, cmd *cobra.Command, args []string) *call {
 	return &call{action: a, cmd: cmd, args: args, organization: cmd.Flags().Lookup(client.FlagOrganization).Value.String()}
 }
 
-// run runs an action, and says where to look for a thing that the server does not find.
+// run makes the request of an action and prints the response.
 func (a action) run(cmd *cobra.Command, args []string) error {
 	c := newCall(a, cmd, args)
-	return c.adviseIfMissing(c.perform())
-}
-
-// perform makes the request of an action and prints the response.
-func (c *call) perform() error {
 	path, body, err := c.build()
 	if err != nil {
 		return output.UsageError{Err: err}
@@ -47,16 +39,14 @@ func (c *call) perform() error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if err := c.makePreview(body); err != nil {
+	if err := c.confirm(body); err != nil {
 		return err
 	}
-	if err := c.confirm(); err != nil {
-		return err
+	err = c.show.print(c, path, body)
+	if client.IsNotFound(err) {
+		return fault.AdviseMissing(err, "check the id, and --%s: a command sees one organization", client.FlagOrganization)
 	}
-	if c.subject.method != "" {
-		c.before, _ = c.ask(c.subject, nil) // nobody needs the permission to read it
-	}
-	return c.show.print(c, path, body)
+	return err
 }
 
 // all is the value of --organization for a list of the items of all organizations.
@@ -84,13 +74,12 @@ func (c *call) connect() (err error) {
 // connect returns the client that the flags ask for. It first checks --organization.
 func connect(cmd *cobra.Command) (client.Client, error) {
 	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
-		named := idOrExternalID(organizationID)
-		_, err := named.parse(id)
+		_, err := idOrExternalID.parse(id)
 		if strings.EqualFold(id, all) {
 			err = errors.New("must be one organization; only the lists of keys, subscriptions, events, audit events and usage take all")
 		}
 		if err != nil {
-			return client.Client{}, output.UsageError{Err: named.wrong("--"+client.FlagOrganization, id, err)}
+			return client.Client{}, output.UsageError{Err: wrongValue("--"+client.FlagOrganization, id, err)}
 		}
 	}
 	return client.Connect(cmd)
@@ -195,73 +184,27 @@ func (c *call) isDryRun() bool {
 	return false
 }
 
-// makePreview makes the dry run of an action that has one. body is the body of the request, which the dry run has too unless it has
-// members of its own.
-func (c *call) makePreview(body []byte) (err error) {
-	if c.dryRun.method == "" || c.isDryRun() {
+// confirm asks the question of the action, with the members of its dry run. The body of the dry run is that of the request.
+func (c *call) confirm(body []byte) error {
+	text := c.question.text
+	if text == "" || c.isDryRun() || !output.CanAsk(c.cmd) && c.question.atTerminal {
 		return nil
 	}
-	members := map[string]any{}
-	maps.Copy(members, c.dryRun.members)
-	if len(members) == 0 && body != nil {
-		if err := json.Unmarshal(body, &members); err != nil {
+	if c.dryRun.method != "" {
+		members := map[string]any{}
+		if body != nil {
+			if err := json.Unmarshal(body, &members); err != nil {
+				return err
+			}
+		}
+		members[memberDryRun] = true
+		preview, err := c.ask(c.dryRun, members)
+		if err != nil {
 			return err
 		}
-	}
-	members[memberDryRun] = true
-	c.preview, err = c.ask(c.dryRun, members)
-	if c.question.text == "" {
-		return nil // the request itself does not need it
-	}
-	return err
-}
-
-// confirm asks the question of the action, with the members of the preview.
-func (c *call) confirm() error {
-	if c.question.text == "" || c.isDryRun() || c.question.atTerminal && !output.CanAsk(c.cmd) {
-		return nil
-	}
-	text := c.question.text
-	for _, m := range c.preview {
-		text = strings.ReplaceAll(text, "{"+m.name+"}", m.text())
-	}
-	return output.Confirm(c.cmd, text)
-}
-
-// inOrganization are the lists that each organization has for itself. A command finds only the items of one organization.
-var inOrganization = []string{pathKeys, pathSubscriptions, pathEvents, pathAudit, pathUsage}
-
-// ofServer are the lists that all organizations share, with the nouns that show them.
-var ofServer = map[string]string{
-	pathOrganizations: "organizations", pathUsers: "users", pathRoles: "roles", pathPermissions: "permissions", pathPlans: "plans",
-	pathEventTypes: "event-types",
-}
-
-// adviseIfMissing adds to the refusal of an id where to look for the right id.
-func (c *call) adviseIfMissing(err error) error {
-	if !client.IsNotFound(err) {
-		return err
-	}
-	path := c.request.path
-	isBelow := func(list string) bool { return strings.HasPrefix(path, list) }
-	switch isInOrganization := slices.ContainsFunc(inOrganization, isBelow); {
-	case isInOrganization && c.organization == "":
-		return fault.AdviseMissing(err, "if another organization has it, name that organization with --%s", client.FlagOrganization)
-	case isInOrganization && len(c.args) == 0 && !c.cmd.Flags().Changed("subscription"): // only the organization can be missing
-		return fault.AdviseMissing(err, `choose one from "keyhook organizations list"`)
-	case isInOrganization:
-		return fault.AdviseMissing(err, "check the id, and --%s", client.FlagOrganization)
-	}
-	for list, noun := range ofServer {
-		if c.organization == "" && isBelow(list) && strings.Count(path, "{}") == 1 {
-			return fault.AdviseMissing(err, `choose one from "keyhook %s list"`, noun)
+		for _, m := range preview {
+			text = strings.ReplaceAll(text, "{"+m.name+"}", m.text())
 		}
 	}
-	if isBelow(pathOrganizations) && len(c.args) == 2 {
-		return fault.AdviseMissing(err, `write ids or external ids; "keyhook organizations list" and "keyhook users list" show them`)
-	}
-	if isBelow(pathUsers) && len(c.args) == 2 {
-		return fault.AdviseMissing(err, `choose a user from "keyhook users list", and one of the user's tokens from "keyhook users tokens USER"`)
-	}
-	return err
+	return output.Confirm(c.cmd, text)
 }

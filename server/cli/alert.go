@@ -50,7 +50,8 @@ func testAlerts(cmd *cobra.Command, c config.Config) error {
 		running.Go(func() { results[i] = channel.SendTest(cmd.Context(), c.Server.URL(c.Server.Listen)) })
 	}
 	running.Wait()
-	t := output.Table{Heads: []string{"CHANNEL", "RESULT", "ERROR"}, Palette: output.NewPalette(cmd.OutOrStdout())}
+	var t output.Table
+	t.Add("CHANNEL", "RESULT", "ERROR")
 	failed := 0
 	for i, channel := range channels {
 		result, text := "sent", absent

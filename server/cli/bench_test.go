@@ -36,8 +36,8 @@ func TestBenchRefuses(t *testing.T) {
 			`--connections is "0", but must be a whole number from 1 to 512`},
 		{"more connections than the server takes", "--connections 513",
 			`--connections is "513", but must be a whole number from 1 to 512`},
-		{"a flag without its number", "--events", `--events needs a value`},
-		{"an argument", "now", `"now" is one argument too many; write: keyhook bench`},
+		{"a flag without its number", "--events", `flag needs an argument: --events`},
+		{"an argument", "now", `"now" is one argument too many; write: keyhook bench [flags]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,7 +106,6 @@ func prepare(cmd *cobra.Command, started *bool) {
 	for _, child := range cmd.Commands() {
 		prepare(child, started)
 	}
-	cmd.SuggestFor = strings.Fields(otherCommands[cmd.Name()])
 	if !cmd.Runnable() {
 		cmd.Args = refuseUnknown
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

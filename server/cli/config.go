@@ -34,7 +34,8 @@ Each setting is also a flag of this command and of serve, such as --webhooks.tim
 			if err != nil {
 				return err
 			}
-			t := output.Table{Heads: []string{"SETTING", "VALUE", "SOURCE"}, Palette: output.NewPalette(cmd.OutOrStdout())}
+			var t output.Table
+			t.Add("SETTING", "VALUE", "SOURCE")
 			for _, s := range list {
 				t.Add(s.Name, cmp.Or(s.Value, absent), s.Source)
 			}

@@ -57,7 +57,7 @@ sub_01h455vb4pex5vsknk084sn03r: Delivered.
 			}
 		})
 	}
-	for _, command := range []string{"events explain", "events explain " + sub, "events explain " + event + " " + event, "events explain " + event + " " + sub + " " + sub} {
+	for _, command := range []string{"events explain", "events explain " + event + " " + sub + " " + sub} {
 		s := newStub(t, says(200, jsonType, body))
 		if code, _, stderr := s.ask(t, aToken, command); code != cli.ExitUsage || len(s.asked) != 0 {
 			t.Errorf("%s: code %d, errors %q", command, code, stderr)

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,11 +32,8 @@ type action struct {
 	body    []field
 
 	question question
-	dryRun   endpoint // a request before the request, which changes nothing: a preview for question and note
-	subject  endpoint // the thing that the request changes; note may compare it
+	dryRun   endpoint // a request before the question, which changes nothing: a preview
 
-	// note returns a remark after the response, or after an item of a list; empty for none.
-	note func(c *call, found object) string
 	show view   // nil is a thing
 	id   string // of the noun
 }
@@ -117,9 +112,6 @@ type flagValue struct {
 
 // Set parses the value, so that a wrong one is refused before the command begins.
 func (v *flagValue) Set(text string) error {
-	if v.isSet && !v.repeatable {
-		return errors.New("the flag is there already; give it once")
-	}
 	if v.repeatable && v.isSet {
 		text = v.text + cmp.Or(v.separator, ",") + text
 	}
@@ -187,8 +179,8 @@ func (a action) command(parent string) *cobra.Command {
 		if f.required {
 			must(cmd.MarkFlagRequired(f.name()))
 		}
-		if len(f.value.choices) > 0 || f.value.listPath != "" {
-			must(cmd.RegisterFlagCompletionFunc(f.name(), f.value.complete))
+		if len(f.value.choices) > 0 {
+			must(cmd.RegisterFlagCompletionFunc(f.name(), cobra.FixedCompletions(f.value.choices, cobra.ShellCompDirectiveNoFileComp)))
 		}
 		byMember[f.member] = append(byMember[f.member], f.name())
 	}
@@ -222,7 +214,7 @@ func must(err error) {
 	}
 }
 
-// check refuses wrong arguments and missing flags before the command begins.
+// check refuses wrong arguments before the command begins.
 func (a action) check(cmd *cobra.Command, args []string) error {
 	for i, text := range args[:min(len(args), len(a.request.arguments))] { // first, because a wrong one may explain a missing one
 		wanted := a.request.arguments[i]
@@ -233,19 +225,7 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 			return wanted.value.wrong(wanted.name, text, err)
 		}
 	}
-	if err := checkArguments(cmd, args); err != nil {
-		return err
-	}
-	var all []string
-	hasChange := a.request.method != "PATCH" || a.request.members != nil
-	for _, f := range a.body {
-		all = append(all, "--"+f.name())
-		hasChange = hasChange || cmd.Flags().Changed(f.name())
-	}
-	if !hasChange {
-		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
-	}
-	return nil
+	return checkArguments(cmd, args)
 }
 
 // The lists of the API.
@@ -271,9 +251,6 @@ const (
 var nouns = []noun{
 	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, eventTypeNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, usageNoun, queueNoun, clockNoun,
 }
-
-// maxOverlap is the longest overlap of two keys or secrets that the API accepts.
-const maxOverlap = 7 * 24 * time.Hour
 
 // expiryFields say when a credential expires.
 var expiryFields = []field{

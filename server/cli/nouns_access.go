@@ -1,14 +1,9 @@
 package cli
 
-import "github.com/keyhook/keyhook/storage/access"
-
 var (
-	keyArgument          = argument{name: "ID", value: idOrExternalID(keyID)}
-	organizationArgument = argument{name: "ORGANIZATION", value: idOrExternalID(organizationID)}
-	userArgument         = argument{name: "USER", value: idOrExternalID(userID)}
-
-	planName = nameOf("plan", pathPlans)
-	roleName = nameOf("role", pathRoles)
+	keyArgument          = argument{name: "ID", value: idOrExternalID}
+	organizationArgument = argument{name: "ORGANIZATION", value: idOrExternalID}
+	userArgument         = argument{name: "USER", value: idOrExternalID}
 )
 
 // externalIDField is the id of a thing in the product that uses Keyhook.
@@ -42,8 +37,8 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
 			{member: "external_id", usage: "id in your own product; a second key with it is refused, so a script can repeat the command", value: externalID},
 			{member: "allowed_networks", usage: "addresses and networks from which the key may be used; never changes (default: everywhere)", value: words},
-			{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: jsonObject},
-			{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID(userID)},
+			{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: anyJSON},
+			{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID},
 		}, expiryFields...),
 		show: thing{secret: "key", flat: []string{"creator"}},
 	},
@@ -51,7 +46,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		verb: "rotate", short: "Replace an API key with a new key of the same scope, and show the new key once",
 		example: "key_01h455vb4pex5vsknk084sn02q --grace 1h",
 		request: post(pathKeys+"{}/rotate/", keyArgument),
-		body:    []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 7d (default 0s)", value: durationUpTo(maxOverlap)}},
+		body:    []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 7d (default 0s)", value: seconds}},
 		show:    thing{secret: "key", flat: []string{"creator"}},
 	},
 	{
@@ -90,7 +85,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 func organizationFields(isNew bool) []field {
 	return []field{
 		{member: "name", usage: "the name of the organization", value: someText, required: isNew},
-		{member: "plan", usage: "the plan of the organization", value: planName, required: isNew},
+		{member: "plan", usage: "the plan of the organization", value: named, required: isNew},
 	}
 }
 
@@ -114,7 +109,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		verb: "put", short: "Create the organization with an external id, or change it",
 		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new organization needs both.",
 		example: "acme-17 --name Acme --plan growth\nacme-17 --name ACME",
-		request: put(pathOrganizations+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID(organizationID)}),
+		request: put(pathOrganizations+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID}),
 		body:    organizationFields(false),
 	},
 	{
@@ -143,11 +138,11 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 			"button of your product.",
 		example: "acme-17\nacme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
 		request: post(pathOrganizations+"{}/portal-links/", organizationArgument), body: []field{
-			{member: "role", usage: "what the customer can do: customer, owner, member, or your own role (default customer)", value: roleName},
-			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationBetween(access.MinPortalLife, access.MaxPortalLife)},
+			{member: "role", usage: "what the customer can do: customer, owner, member, or your own role (default customer)", value: named},
+			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: seconds},
 			{member: "return_url", usage: "where the console leads back to", value: someText},
 		},
-		note: noteLink, show: thing{quiet: "url"},
+		show: thing{secret: "url"},
 	},
 	{
 		verb: "members", short: "List the members of an organization", example: "org_01h455vb4pex5vsknk084sn02q",
@@ -158,7 +153,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		verb: "add-member", short: "Add a user to an organization, or change the role of a member",
 		example: "org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q --role owner",
 		request: put(pathOrganizations+"{}/members/{}/", organizationArgument, userArgument),
-		body:    []field{{member: "role", usage: "the role of the member: owner, customer, member, operator, or your own role", value: roleName, required: true}},
+		body:    []field{{member: "role", usage: "the role of the member: owner, customer, member, operator, or your own role", value: named, required: true}},
 		show:    thing{quiet: "user_id"},
 	},
 	{
@@ -191,7 +186,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		verb: "put", short: "Create the user with an external id, or change it",
 		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new user needs a name.",
 		example: "ada-9 --name Ada --email ada@acme.example",
-		request: put(pathUsers+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID(userID)}), body: []field{
+		request: put(pathUsers+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID}), body: []field{
 			{member: "name", usage: "the name of the user", value: someText},
 			{member: "email", usage: "the e-mail address of the user; \"\" removes it", value: textOrNull},
 		},
@@ -231,12 +226,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	{
 		verb: "revoke-token", short: "Revoke an access token at once",
 		example: "usr_01h455vb4pex5vsknk084sn02q tok_01h455vb4pex5vsknk084sn02q",
-		request: del(pathUsers+"{}/access-tokens/{}/", userArgument, argument{name: "TOKEN", value: idOf(tokenID)}),
+		request: del(pathUsers+"{}/access-tokens/{}/", userArgument, argument{name: "TOKEN", value: id}),
 		show:    done("Changed user %s: revoked access token %s."),
 	},
 }}
-
-// noteLink says what to do with a portal link.
-func noteLink(_ *call, found object) string {
-	return "Open the url in a browser, or send it to the customer. It works once, until " + found.text("expires_at") + ". It is not shown again."
-}

@@ -23,7 +23,7 @@ var usageNoun = noun{name: "usage", short: "Usage: what keys and organizations h
 			"The counts are written about once a minute, and kept for 400 days. To find keys that nobody uses, use\n" +
 			"\"keyhook keys list --unused-for 90d\".",
 		example: "key_01h455vb4pex5vsknk084sn02q\n--organization all --step month --since 2030-01-01T00:00:00Z --csv",
-		request: get(pathUsage+"keys/", argument{name: "ID", member: "key_id", value: idOrExternalID(keyID), optional: true}), query: usageFields,
+		request: get(pathUsage+"keys/", argument{name: "ID", member: "key_id", value: idOrExternalID, optional: true}), query: usageFields,
 		show: list{quiet: "key_id", columns: []string{"period", "key_id", "name", "allowed", "rate_limited", "forbidden"}, ofAll: true, hasCSV: true},
 	},
 	{

@@ -1,9 +1,8 @@
 package cli
 
 var (
-	roleArgument       = argument{name: "NAME", value: roleName}
+	nameArgument       = argument{name: "NAME", value: named}
 	permissionArgument = argument{name: "KEY", value: permission}
-	planArgument       = argument{name: "NAME", value: planName}
 )
 
 var roleNoun = noun{name: "roles", id: "name", short: "Roles: what members may do", verbs: []action{
@@ -11,22 +10,22 @@ var roleNoun = noun{name: "roles", id: "name", short: "Roles: what members may d
 		verb: "list", short: "List the roles",
 		request: get(pathRoles), show: list{columns: []string{"name", "built_in", "permissions"}},
 	},
-	{verb: "get", short: "Show a role", example: "owner", request: get(pathRoles+"{}/", roleArgument)},
+	{verb: "get", short: "Show a role", example: "owner", request: get(pathRoles+"{}/", nameArgument)},
 	{
 		verb: "create", short: "Create a role", example: "--name clerk --permissions orders:read,orders:write",
 		request: post(pathRoles), body: []field{
-			{member: "name", usage: "the name of the role", value: roleName, required: true},
+			{member: "name", usage: "the name of the role", value: named, required: true},
 			{member: "permissions", usage: "the permissions of the role", value: permissionList, required: true},
 		},
 	},
 	{
 		verb: "update", short: "Replace the permissions of a role at once", example: "clerk --permissions orders:read",
-		request: patch(pathRoles+"{}/", roleArgument),
+		request: patch(pathRoles+"{}/", nameArgument),
 		body:    []field{{member: "permissions", usage: "all permissions of the role", value: permissionList}},
 	},
 	{
 		verb: "delete", short: "Delete a role that no member has", example: "clerk",
-		request: del(pathRoles+"{}/", roleArgument), show: done("Deleted role %s."),
+		request: del(pathRoles+"{}/", nameArgument), show: done("Deleted role %s."),
 	},
 }}
 
@@ -64,10 +63,10 @@ func planFields(isNew bool) []field {
 	return []field{
 		{member: "api_keys", usage: "whether the plan includes API keys", value: boolean},
 		{member: "webhooks", usage: "whether the plan includes webhooks", value: boolean},
-		{member: "api_rate_limit_per_minute", usage: "requests per minute of one API key, or unlimited", value: limit(0, 1_000_000_000), required: isNew},
-		{member: "max_subscriptions", usage: "subscriptions per organization; unlimited means 5000", value: limit(0, 5_000)},
-		{member: "max_api_keys", usage: "active API keys per organization; unlimited means 10000", value: limit(0, 10_000)},
-		{member: "max_stored_bytes_per_day", usage: "bytes that one organization may store per day (UTC), or unlimited", value: limit(0, 1_000_000_000_000_000)},
+		{member: "api_rate_limit_per_minute", usage: "requests per minute of one API key, or unlimited", value: limit, required: isNew},
+		{member: "max_subscriptions", usage: "subscriptions per organization; unlimited means 5000", value: limit},
+		{member: "max_api_keys", usage: "active API keys per organization; unlimited means 10000", value: limit},
+		{member: "max_stored_bytes_per_day", usage: "bytes that one organization may store per day (UTC), or unlimited", value: limit},
 	}
 }
 
@@ -77,19 +76,19 @@ var planNoun = noun{name: "plans", id: "name", short: "Plans: the features and l
 		request: get(pathPlans),
 		show:    list{columns: []string{"name", "api_keys", "webhooks", "api_rate_limit_per_minute", "max_subscriptions", "max_api_keys", "max_stored_bytes_per_day"}},
 	},
-	{verb: "get", short: "Show a plan", example: "growth", request: get(pathPlans+"{}/", planArgument)},
+	{verb: "get", short: "Show a plan", example: "growth", request: get(pathPlans+"{}/", nameArgument)},
 	{
 		verb: "create", short: "Create a plan", example: "--name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
 		request: post(pathPlans),
-		body:    append([]field{{member: "name", usage: "the name of the plan", value: planName, required: true}}, planFields(true)...),
+		body:    append([]field{{member: "name", usage: "the name of the plan", value: named, required: true}}, planFields(true)...),
 	},
 	{
 		verb: "update", short: "Change a plan for all its organizations at once",
 		example: "growth --api-rate-limit-per-minute 1200\nfree --webhooks=false",
-		request: patch(pathPlans+"{}/", planArgument), body: planFields(false),
+		request: patch(pathPlans+"{}/", nameArgument), body: planFields(false),
 	},
 	{
 		verb: "delete", short: "Delete a plan that no organization has", example: "pro",
-		request: del(pathPlans+"{}/", planArgument), show: done("Deleted plan %s."),
+		request: del(pathPlans+"{}/", nameArgument), show: done("Deleted plan %s."),
 	},
 }}

@@ -1,19 +1,15 @@
 package cli
 
 import (
-	"net/http"
-	"slices"
-
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/explain"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 var (
-	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOrExternalID(subscriptionID)}
-	eventArgument        = argument{name: "EVENT", value: idOf(eventID)}
+	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOrExternalID}
+	eventArgument        = argument{name: "EVENT", value: id}
 	eventTypeArgument    = argument{name: "TYPE", value: eventType}
-	attemptArgument      = argument{name: "ATTEMPT", value: idOf(attemptID)}
+	attemptArgument      = argument{name: "ATTEMPT", value: id}
 )
 
 // attemptColumns are the columns for attempts: when, what, and why it failed.
@@ -40,87 +36,16 @@ func subscriptionFields(isNew bool) []field {
 	}
 	return []field{
 		{member: "url", usage: "the URL of the receiver, or none: nothing is sent, and a program reads the events, such as keyhook listen --from", value: urlOrNone, required: isNew},
-		{member: "event_types", usage: eventTypes, value: eventTypeList},
+		{member: "event_types", usage: eventTypes, value: words},
 		{member: "filter", usage: filters, value: conditions},
 		{member: "audit_events", usage: auditEvents, value: boolean},
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
-		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit(1, 10_000)},
+		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit},
 		{member: "ordered", usage: "whether to send one delivery at a time, in the order of publication", value: boolean},
 		externalIDField,
 		{member: "headers", flag: "headers-file", usage: headers, value: requestHeaders},
 	}
-}
-
-// noteReactivated says what a reactivation sends, and what it does not send. The preview is that of a recovery.
-func noteReactivated(c *call, _ object) string {
-	found := c.preview
-	if found == nil {
-		return ""
-	}
-	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
-	if found.text("deliveries") != "0" {
-		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + explain.Command(webhook.Mend{
-			Action: webhook.ActionRecover, Organization: c.organization, Subscription: c.args[0], With: found.text("since"),
-		})
-	}
-	return note + noteHold(found)
-}
-
-// noteHold says that nothing is sent while the queue is held; found is an object with blocked_by.
-func noteHold(found object) string {
-	if found.text("blocked_by") != string(webhook.BlockedByHold) {
-		return ""
-	}
-	return "\n" + explain.Sentence(webhook.Mend{Action: webhook.ActionReleaseQueue})
-}
-
-// sayRecovered says in words what a recovery sends.
-func sayRecovered(c *call, r object) string {
-	send, sends := "Sends ", "sends "
-	if c.isDryRun() {
-		send, sends = "Would send ", "would send "
-	}
-	again := r.text("deliveries") + " again that had failed since " + r.text("since") + "."
-	if c.before.text("status") == string(webhook.Healthy) {
-		return "The subscription is healthy, so there is no outage to recover from. Deliveries that are already pending: " + r.text("pending") + ".\n" + send + again + noteHold(r)
-	}
-	return send + r.text("pending") + " that wait; " + sends + again + noteHold(r)
-}
-
-// noteBlocked says how a failing or blocked subscription works again.
-func noteBlocked(c *call, found object) string {
-	block := webhook.Block(found.text("blocked_by"))
-	health := webhook.Health{Status: webhook.Status(found.text("status")), Paused: block == webhook.BlockedByPause}
-	m := webhook.Mend{Action: health.Action(), Organization: c.organization, Subscription: found.text("id")}
-	if c.organization == all {
-		m.Organization = found.text("organization_id")
-	}
-	switch block {
-	case webhook.BlockedByPlan:
-		m = webhook.Mend{Action: webhook.ActionChangePlan, Organization: found.text("organization_id"), With: c.webhookPlan()}
-	case webhook.BlockedByHold:
-		m = webhook.Mend{Action: webhook.ActionReleaseQueue}
-	}
-	return explain.Sentence(m)
-}
-
-// webhookPlan returns the oldest plan with webhooks; empty if there is none, or if the caller may not read plans.
-func (c *call) webhookPlan() string {
-	var plans struct {
-		Data []struct {
-			Name     string
-			Webhooks bool
-		}
-	}
-	_ = c.client.Call(c.cmd.Context(), http.MethodGet, pathPlans, nil, http.StatusOK, &plans) // a remark is worth no error
-	for _, p := range slices.Backward(plans.Data) {
-		if p.Webhooks {
-			return p.Name
-		}
-	}
-	return ""
 }
 
 // secretField imports a signing secret.
@@ -137,11 +62,11 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean},
 			{member: "pending", usage: "only subscriptions for which deliveries wait; with --pending=false, only the others", value: boolean},
 			{member: "search", usage: "only subscriptions with this text in the URL or the description", value: someText}},
-		note: noteBlocked, show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
+		show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
 	},
 	{
 		verb: "get", short: "Show a subscription", example: "sub_01h455vb4pex5vsknk084sn02q",
-		request: get(pathSubscriptions+"{}/", subscriptionArgument), note: noteBlocked,
+		request: get(pathSubscriptions+"{}/", subscriptionArgument),
 	},
 	{
 		verb: "create", short: "Create a subscription and show its signing secret once",
@@ -163,7 +88,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "--filter 'amount gte 100' --filter 'customer.country in [\"CH\", \"DE\"]'",
 		request: post("/api/v1/webhooks/filters/preview/"), body: []field{
 			{member: "filter", usage: "a condition; all must hold", value: conditions, required: true},
-			{member: "event_types", usage: "only events of these types (default: every type)", value: eventTypeList},
+			{member: "event_types", usage: "only events of these types (default: every type)", value: words},
 		},
 		show: thing{quiet: "matched"},
 	},
@@ -180,7 +105,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		request: post(pathSubscriptions+"{}/rotate-secret/", subscriptionArgument), body: []field{
 			secretField,
-			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
+			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: seconds},
 			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},
 		show: thing{secret: "secret"},
@@ -202,7 +127,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		request: post(pathSubscriptions+"{}/replay/", subscriptionArgument), body: []field{
 			{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 			{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
-			{member: "event_types", usage: "only events of these types", value: eventTypeList},
+			{member: "event_types", usage: "only events of these types", value: words},
 			{member: "only", usage: "only failed deliveries, or only missed events (default all)", value: oneOf("failed", "missed", "all")},
 			{member: "dry_run", usage: "count the events, and send nothing", value: boolean},
 		},
@@ -220,8 +145,8 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 			{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
 		},
 		question: question{text: "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.", atTerminal: true},
-		dryRun:   post(pathSubscriptions + "{}/recover/"), subject: get(pathSubscriptions + "{}/"), note: sayRecovered,
-		show: thing{quiet: "deliveries"},
+		dryRun:   post(pathSubscriptions + "{}/recover/"),
+		show:     thing{quiet: "deliveries"},
 	},
 	{
 		verb: "discard", short: "Drop the pending deliveries of a subscription, so that they are never sent",
@@ -238,7 +163,6 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		long:    "To also send the events again whose last attempt failed in an outage, use \"keyhook subscriptions recover\" instead.",
 		example: "sub_01h455vb4pex5vsknk084sn02q",
 		request: patch(pathSubscriptions+"{}/", subscriptionArgument).with("is_active", true),
-		dryRun:  post(pathSubscriptions+"{}/recover/").with("activate", true), note: noteReactivated,
 	},
 	{
 		verb: "pause", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",
@@ -255,8 +179,8 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 		example: "sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
 		request: get(pathSubscriptions+"{}/deliveries/", subscriptionArgument), query: append([]field{
 			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed", "sending", "interrupted")},
-			{member: "event_type", usage: "only events of this type", value: eventPattern},
-			{member: "event_id", usage: "only this event", value: idOf(eventID)},
+			{member: "event_type", usage: "only events of this type", value: someText},
+			{member: "event_id", usage: "only this event", value: id},
 		}, periodFields...),
 		show: list{columns: attemptColumns},
 	},
@@ -281,8 +205,8 @@ func listedFields(states ...string) []field {
 		{member: "state", usage: "only events with a delivery in this state", value: oneOf(states...), required: true},
 		{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 		{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
-		{member: "event_type", flag: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: eventPattern},
-		{member: "subscription_id", flag: "subscription", usage: "only deliveries to this subscription", value: idOrExternalID(subscriptionID)},
+		{member: "event_type", flag: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
+		{member: "subscription_id", flag: "subscription", usage: "only deliveries to this subscription", value: idOrExternalID},
 		{member: "audit_events", flag: "audit", usage: "audit events, too", value: boolean, fallback: "false", beside: "type"},
 		{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
 	}
@@ -295,11 +219,11 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h\n" +
 			"--state exhausted --subscription sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents), query: append([]field{
-			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: eventPattern},
+			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
 			{member: "state", usage: "only events with a delivery in this state, or nobody for events without one",
 				value: oneOf("delivered", "pending", "exhausted", "dropped", "expired", "nobody")},
-			{member: "subscription_id", flag: "subscription", usage: "look only at the deliveries to this subscription", value: idOrExternalID(subscriptionID)},
+			{member: "subscription_id", flag: "subscription", usage: "look only at the deliveries to this subscription", value: idOrExternalID},
 			{member: "audit_events", flag: "audit", usage: "show audit events, too", value: boolean, fallback: "false", beside: "type"},
 		}, periodFields...),
 		show: list{columns: []string{"id", "timestamp", "type", "deliveries"}, ofAll: true},
@@ -316,7 +240,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 			"With --quiet, the command prints only the verdicts.",
 		example: "evt_01h455vb4pex5vsknk084sn02q\nevt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents+"{}/explain/", eventArgument,
-			argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
+			argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID, optional: true}),
 		show: list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"},
 			detail: "detail", command: "advice", fold: string(explain.NotWanted)},
 	},
@@ -343,8 +267,8 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		verb: "publish", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
 		example: "order.created '{\"number\": 1001}' --idempotency-key order-1001",
-		request: post(pathEvents, argument{name: "TYPE", member: "type", value: eventPattern},
-			argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
+		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText},
+			argument{name: "JSON", member: "data", value: anyJSON, fallback: "{}", optional: true}),
 		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},
 }}
@@ -363,8 +287,8 @@ var eventTypeNoun = noun{name: "event-types", id: "type", short: "Event types: t
 		request: put(pathEventTypes+"{}/", eventTypeArgument), body: []field{
 			{member: "description", usage: "what events of the type tell", value: someText},
 			{member: "group", usage: `a name that related types share; "" removes it`, value: textOrNull},
-			{member: "example", usage: `the data of an event, a JSON object; "" removes it`, value: objectOrNull},
-			{member: "schema", usage: `a description of the data, a JSON object such as a JSON Schema; "" removes it`, value: objectOrNull},
+			{member: "example", usage: `the data of an event, a JSON object; "" removes it`, value: jsonOrNull},
+			{member: "schema", usage: `a description of the data, a JSON object such as a JSON Schema; "" removes it`, value: jsonOrNull},
 		},
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
-	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -96,17 +96,12 @@ func (t thing) write(c *call, o object) error {
 	if err != nil {
 		return err
 	}
-	text := details(c.out.Palette, o.flat(t.flat), t.table)
+	text := details(o.flat(t.flat), t.table)
 	if len(rows) > 0 {
-		text += "\n" + table(c.out.Palette, t.columns, rows, 0)
+		text += "\n" + table(t.columns, rows, math.MaxInt)
 	}
 	if err := c.out.Write(text); err != nil {
 		return err
-	}
-	if c.note != nil {
-		if note := c.note(c, o); note != "" {
-			c.out.Note("\n%s", note)
-		}
 	}
 	if t.secret != "" {
 		c.out.Note("\nStore the %s now. It is not shown again.", t.secret)
@@ -145,7 +140,7 @@ func (l list) print(c *call, path string, _ []byte) error {
 		c.out.Note("Nobody receives the event, because the organization has no subscription. Create one with: keyhook subscriptions create")
 		return nil
 	case len(items) == 0:
-		note := "The list is empty." + c.unknownChoice()
+		note := "The list is empty."
 		if l.ofAll && c.organization == "" {
 			note += " It shows one organization only. Operators see all organizations with --" + client.FlagOrganization + " " + all + "."
 		}
@@ -159,7 +154,6 @@ func (l list) print(c *call, path string, _ []byte) error {
 	if err := c.out.Write(l.text(c, shown)); err != nil {
 		return err
 	}
-	c.noteItems(shown)
 	if folded := len(items) - len(shown); folded > 0 {
 		c.out.Note("\n%s: %s. To see why, name a subscription, or use --json.", l.fold, output.Count(folded, "subscription", "subscriptions"))
 	}
@@ -181,16 +175,6 @@ func (l list) read(c *call, path string) (found client.Page, err error) {
 	return found, err
 }
 
-// unknownChoice says that a parameter of the query may be misspelt; it is empty if all are known.
-func (c *call) unknownChoice() string {
-	for _, f := range c.query {
-		if v := valueOf(c.cmd, f); v.isSet && len(v.choices) > 0 && !v.repeatable && !slices.Contains(v.choices, v.text) {
-			return fmt.Sprintf(" Perhaps --%s is misspelt: the most similar value is %s.", f.name(), config.Nearest(v.text, v.choices))
-		}
-	}
-	return ""
-}
-
 // text returns the table, and below it the details: for each item, the first column, the sentence, and the command.
 func (l list) text(c *call, items []object) string {
 	var b strings.Builder
@@ -204,7 +188,7 @@ func (l list) text(c *call, items []object) string {
 	if c.asksForAll() {
 		columns = append(slices.Clip(columns), "organization_id")
 	}
-	b.WriteString(table(c.out.Palette, columns, items, maxCellWidth))
+	b.WriteString(table(columns, items, maxCellWidth))
 	if l.detail == "" {
 		return b.String()
 	}
@@ -220,49 +204,18 @@ func (l list) text(c *call, items []object) string {
 	return b.String()
 }
 
-// maxNotes is how many items of a list get a remark.
-const maxNotes = 5
-
-// noteItems prints the remarks about the first items of a list that need one.
-func (c *call) noteItems(items []object) {
-	if c.note == nil {
-		return
-	}
-	var notes []string
-	for _, o := range items {
-		if note := c.note(c, o); note != "" {
-			notes = append(notes, note)
-		}
-		if len(notes) > maxNotes {
-			notes[maxNotes] = "Other items need the same."
-			break
-		}
-	}
-	if len(notes) > 0 {
-		c.out.Note("\n%s", strings.Join(notes, "\n"))
-	}
-}
-
-// isState reports whether the values of a member are states, which have colours.
-func isState(name string) bool {
-	return name == "status" || name == "outcome" || name == "state" || name == "verdict"
-}
-
-// table returns rows below the names of their columns. A widest of 0 shortens no cell.
-func table(p output.Palette, columns []string, rows []object, widest int) string {
-	t := output.Table{Widest: widest, Palette: p, Style: func(row []string, i int) output.Style {
-		if isState(columns[i]) {
-			return output.StateStyle(row[i])
-		}
-		return output.Plain
-	}}
+// table returns rows below the names of their columns. Cells are shortened to widest characters.
+func table(columns []string, rows []object, widest int) string {
+	var t output.Table
+	var heads []string
 	for _, name := range columns {
-		t.Heads = append(t.Heads, strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(name)))
+		heads = append(heads, strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(name)))
 	}
+	t.Add(heads...)
 	for _, o := range rows {
 		var cells []string
 		for _, name := range columns {
-			cells = append(cells, o.text(name))
+			cells = append(cells, output.Shorten(o.text(name), widest))
 		}
 		t.Add(cells...)
 	}
@@ -270,13 +223,8 @@ func table(p output.Palette, columns []string, rows []object, widest int) string
 }
 
 // details returns the members of one thing, a line for each, without the member that is a table of its own.
-func details(p output.Palette, o object, except string) string {
-	t := output.Table{Palette: p, Style: func(row []string, i int) output.Style {
-		if i == 1 && isState(row[0]) {
-			return output.StateStyle(row[1])
-		}
-		return output.Plain
-	}}
+func details(o object, except string) string {
+	var t output.Table
 	for _, m := range o {
 		if m.name != except {
 			t.Add(m.name, m.text())
@@ -308,8 +256,9 @@ func listFlags(cmd *cobra.Command, hasCSV bool) {
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
 	if hasCSV {
 		cmd.Flags().Bool(flagCSV, false, "print all items as CSV, for a spreadsheet")
-		others := strings.Join([]string{flagLimit, flagCursor, flagAll, output.FlagJSON, output.FlagQuiet}, " ") // the last two are of its parent
-		must(cmd.Flags().SetAnnotation(flagCSV, exclusiveGroups, []string{others}))
+		for _, other := range []string{flagLimit, flagCursor, flagAll} {
+			cmd.MarkFlagsMutuallyExclusive(flagCSV, other)
+		}
 	}
 }
 

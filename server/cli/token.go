@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -38,12 +40,8 @@ var tokenCreate = action{
 func newTokenCreate() *cobra.Command {
 	cmd := tokenCreate.command("keyhook token")
 	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, external id, e-mail address or name")
-	must(cmd.RegisterFlagCompletionFunc(flagUser, idOf(userID).complete))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		user := cmd.Flags().Lookup(flagUser).Value.String()
-		if _, err := someText.parse(user); err != nil {
-			return output.UsageError{Err: someText.wrong("--"+flagUser, user, err)}
-		}
 		return createToken(newCall(tokenCreate, cmd, args), user)
 	}
 	return cmd
@@ -69,10 +67,9 @@ func createToken(c *call, user string) error {
 	return c.show.print(c, path, body)
 }
 
-// findUser returns the id of a user. The text is an id, an external id, an e-mail address in any case, or a name that only one user
-// has. The first of these that a user has counts.
-func findUser(ctx context.Context, c client.Client, meant string) (id string, err error) {
-	if _, err := idOf(userID).parse(meant); err == nil {
+// findUser returns the id of the only user who has an id, external id, e-mail address or name.
+func findUser(ctx context.Context, c client.Client, meant string) (string, error) {
+	if access.UserID.Valid(meant) {
 		return meant, nil
 	}
 	found, err := c.List(ctx, pathUsers+"?"+url.Values{"search": {meant}}.Encode(), "", maxItems)
@@ -80,22 +77,14 @@ func findUser(ctx context.Context, c client.Client, meant string) (id string, er
 		return "", err
 	}
 	users, err := parseObjects(found.Data)
+	users = slices.DeleteFunc(users, func(u object) bool {
+		return u.text("external_id") != meant && !strings.EqualFold(u.text("email"), meant) && u.text("name") != meant
+	})
+	if err == nil && len(users) != 1 {
+		err = fault.Advise(fmt.Errorf("%s %s", output.Count(len(users), "user is", "users are"), output.Quote(meant)), `choose an id from "keyhook users list"`)
+	}
 	if err != nil {
 		return "", err
 	}
-	for _, member := range []string{"external_id", "email", "name"} {
-		var matching []string
-		for _, u := range users {
-			if text := u.text(member); text == meant || member == "email" && strings.EqualFold(text, meant) {
-				matching = append(matching, u.text("id"))
-			}
-		}
-		if len(matching) > 1 {
-			return "", fault.Advise(fmt.Errorf("%d users have the %s %s", len(matching), member, output.Quote(meant)),
-				"choose an id from \"keyhook users list\"")
-		} else if len(matching) == 1 {
-			return matching[0], nil
-		}
-	}
-	return "", fault.Advise(fmt.Errorf("there is no user %s", output.Quote(meant)), "choose one from \"keyhook users list\"")
+	return users[0].text("id"), nil
 }

@@ -51,8 +51,7 @@ func TestOutage(t *testing.T) {
 		succeed(t, dir, []string{"events", "publish", "order.created"}, "held        1", "notice      -")
 	}
 	succeed(t, dir, []string{"events", "publish", "order.unwanted"}, "notice      no_subscription")
-	succeed(t, dir, []string{"subscriptions", "get", sub}, "failing_since", "keyhook subscriptions recover "+sub)
-	succeed(t, dir, []string{"subscriptions", "list"}, "keyhook subscriptions recover "+sub)
+	succeed(t, dir, []string{"subscriptions", "get", sub}, "failing_since")
 
 	r.down.Store(false)
 	var preview struct{ Deliveries, Pending int }
@@ -62,9 +61,9 @@ func TestOutage(t *testing.T) {
 	}
 	waiting, again := strconv.Itoa(preview.Pending), strconv.Itoa(preview.Deliveries)
 	sent := []string{"deliveries  " + again, "pending     " + waiting}
-	succeed(t, dir, []string{"subscriptions", "recover", sub, "--dry-run"}, append(sent, "Would send "+waiting+" that wait; would send "+again+" again")...)
+	succeed(t, dir, []string{"subscriptions", "recover", sub, "--dry-run"}, sent...)
 	p.until(t, sub, "status", "disabled")
-	succeed(t, dir, []string{"subscriptions", "recover", sub, "--yes"}, append(sent, "Sends "+waiting+" that wait; sends "+again+" again")...)
+	succeed(t, dir, []string{"subscriptions", "recover", sub, "--yes"}, sent...)
 	p.until(t, sub, "pending_deliveries", 0)
 	p.until(t, sub, "status", "healthy")
 	r.mu.Lock()
@@ -78,7 +77,7 @@ func TestOutage(t *testing.T) {
 	succeed(t, dir, []string{"subscriptions", "discard", sub, "--yes"}, "deliveries  1")
 	p.publish(t, "order.created")
 	before := r.requests()
-	succeed(t, dir, []string{"subscriptions", "reactivate", sub}, "Deliveries that waited and are sent now: 1.")
+	succeed(t, dir, []string{"subscriptions", "reactivate", sub})
 	p.until(t, sub, "pending_deliveries", 0)
 	if n := r.requests() - before; n != 1 {
 		t.Errorf("%d requests after the discard, want 1", n)

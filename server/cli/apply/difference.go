@@ -86,18 +86,14 @@ func hostOf(text string) string {
 }
 
 // marks are how actions are printed.
-var marks = map[string]struct {
-	text  string
-	style output.Style
-}{create: {"+", output.Green}, update: {"~", output.Yellow}, remove: {"-", output.Red}}
+var marks = map[string]string{create: "+", update: "~", remove: "-"}
 
 // print prints the difference.
 func (d difference) print(out output.Printer) error {
 	var b strings.Builder
 	for _, c := range d.Changes {
-		mark := marks[c.Action]
-		line := strings.Join(append([]string{mark.text + " " + c.Kind + " " + output.Escape(c.Key)}, c.shown()...), "  ")
-		b.WriteString(out.Palette.Paint(mark.style, line) + "\n")
+		name := marks[c.Action] + " " + c.Kind + " " + output.Escape(c.Key)
+		b.WriteString(strings.Join(append([]string{name}, c.shown()...), "  ") + "\n")
 	}
 	fmt.Fprintf(&b, "= %d unchanged\n", d.Unchanged)
 	return out.Write(b.String())

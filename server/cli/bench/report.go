@@ -73,7 +73,8 @@ type report struct {
 func (b *bench) write(w io.Writer, version string, asJSON bool) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	r := report{version, runtime.Version(), platform, runtime.NumCPU(), b.options, time.Now().UTC(), map[string]figure{}}
-	t := output.Table{Heads: []string{"MEASURED", "VALUE", "UNIT", "OF DIRECT REQUESTS"}, Right: []int{1, 3}, Palette: output.NewPalette(w)}
+	var t output.Table
+	t.Add("MEASURED", "VALUE", "UNIT", "OF DIRECT REQUESTS")
 	for _, f := range b.figures {
 		r.Figures[f.name] = f
 		ratio := ""

@@ -16,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // The flags and variables that name the server, the credential and the organization.
@@ -90,18 +91,16 @@ func local(cmd *cobra.Command, c Client) (Client, error) {
 func (c Client) At(address, token string) (Client, error) {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return c, usage("%s is not the URL of a server; give a URL with http:// or https://, such as https://keys.example.com", output.Quote(address))
-	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/api/v1"):
-		return c, usage("the URL of a server must end before /api/v1; write %s", output.Quote(strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/api/v1")))
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return c, usage("the URL of a server must not have a user, a query or a fragment; give a URL such as https://keys.example.com")
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return c, usage("the URL of a server must be such as https://keys.example.com, without a user, a query and a fragment")
+	case !access.IsVisible(token):
 		return c, usage("the token contains a space or another wrong character; copy the token again")
 	}
 	c.Base = strings.TrimSuffix(address, "/")
 	c.Authorization = authorization(token)
-	c.advise = func(err error) error { return adviseRemote(err, c.Base) }
+	c.advise = func(err error) error {
+		return fault.Advise(fmt.Errorf("cannot reach %s: %w", c.Base, err), "check --%s, and whether the server is running", FlagURL)
+	}
 	return c, nil
 }
 

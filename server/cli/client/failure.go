@@ -1,17 +1,12 @@
 package client
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"mime"
-	"net"
 	"net/http"
-	"os"
-	"os/user"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -59,9 +54,6 @@ func IsNotFound(err error) bool {
 
 // Refusal returns the error for a response that is no success.
 func (c Client) Refusal(r Response) error {
-	if r.Status >= 300 && r.Status < 400 {
-		return fault.Advise(fmt.Errorf("%s redirects to %s", c.Base, output.Quote(r.Header.Get("Location"))), "give that URL with --%s", FlagURL)
-	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	var p Problem
 	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
@@ -74,7 +66,7 @@ func (c Client) Refusal(r Response) error {
 func adviseLocal(err error, database, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fault.Advise(fmt.Errorf("the socket %s belongs to %s", path, owner(path)),
+		return fault.Advise(fmt.Errorf("the socket %s belongs to another user", path),
 			"run this command as that user or as root, or give --%s and --%s", FlagURL, FlagToken)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fault.Advise(fmt.Errorf("no server is running for %s (socket %s)", database, path),
@@ -83,34 +75,4 @@ func adviseLocal(err error, database, path string) error {
 		return err
 	}
 	return fault.Advise(fmt.Errorf("the server of the database %s does not respond: %w", database, err), "look at the log of the server")
-}
-
-// owner returns the name of the user who owns a file.
-func owner(path string) string {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "another user"
-	}
-	id := strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10)
-	if known, err := user.LookupId(id); err == nil {
-		return known.Username
-	}
-	return "uid " + id
-}
-
-// adviseRemote says why a server at a URL does not respond, and what to do.
-func adviseRemote(err error, base string) error {
-	var unverified *tls.CertificateVerificationError
-	var notTLS tls.RecordHeaderError
-	var unknown *net.DNSError
-	switch {
-	case errors.As(err, &unverified):
-		return fault.Advise(fmt.Errorf("the certificate of %s is not trusted: %w", base, unverified.Err),
-			"add its certificate authority to the system's, or set SSL_CERT_FILE to a file with it")
-	case errors.As(err, &notTLS):
-		return fault.Advise(fmt.Errorf("%s does not speak TLS", base), "give an http:// URL if you trust the network")
-	case errors.As(err, &unknown):
-		return fault.Advise(fmt.Errorf("cannot reach %s: there is no host %s", base, output.Quote(unknown.Name)), "check --%s", FlagURL)
-	}
-	return fault.Advise(fmt.Errorf("cannot reach %s: %w", base, err), "check --%s, and whether the server is running", FlagURL)
 }

@@ -149,7 +149,7 @@ func (r *report) write(out io.Writer, asJSON bool) error {
 			Warnings int       `json:"warnings"`
 		}{r.findings, problems, warnings})
 	} else {
-		err = r.table(out).Write(out)
+		err = r.table().Write(out)
 	}
 	if err == nil && problems > 0 {
 		err = fmt.Errorf("%s and %s found", output.Count(problems, "problem", "problems"), output.Count(warnings, "warning", "warnings"))
@@ -157,10 +157,8 @@ func (r *report) write(out io.Writer, asJSON bool) error {
 	return err
 }
 
-func (r *report) table(out io.Writer) *output.Table {
-	t := &output.Table{Palette: output.NewPalette(out), Style: func(row []string, column int) output.Style {
-		return output.StateStyle(row[column])
-	}}
+func (r *report) table() *output.Table {
+	t := &output.Table{}
 	for _, f := range r.findings {
 		lines := strings.Split(f.Text, "\n")
 		if f.Mend != "" {

@@ -29,12 +29,11 @@ func Flags(cmd *cobra.Command) {
 type Printer struct {
 	Out, Notes  io.Writer
 	JSON, Quiet bool // what the user asked for with --json and --quiet
-	Palette     Palette
 }
 
 // New returns the printer for a command. It returns a UsageError where the user gave both --json and --quiet.
 func New(cmd *cobra.Command) (Printer, error) {
-	p := Printer{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr(), Palette: NewPalette(cmd.OutOrStdout())}
+	p := Printer{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr()}
 	p.JSON, _ = cmd.Flags().GetBool(FlagJSON) // false for commands without this flag
 	p.Quiet, _ = cmd.Flags().GetBool(FlagQuiet)
 	if p.JSON && p.Quiet {

@@ -62,7 +62,7 @@ func TestListenFrom(t *testing.T) {
 		want = append(want, second)
 		l.await(t, second)
 		l.stop()
-		if out := l.out.String(); !strings.Contains(out, "Wrong signatures: 0. Signatures not verified: 0.") {
+		if out := l.out.String(); strings.Contains(out, "WRONG") || !strings.Contains(out, "webhook-signature is right.") {
 			t.Error(out)
 		}
 	}
@@ -101,7 +101,7 @@ func TestListenFromNow(t *testing.T) {
 	l := startCommand(t, "Reading the events of subscription mine", "--from", f.URL, "--token", token.Reveal(), "--subscription", "mine")
 	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
 	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
-	if code := l.stop(); code != 0 || strings.Contains(l.out.String(), before) || !strings.Contains(l.out.String(), "Deliveries: 2. Accepted: 2.") {
+	if code := l.stop(); code != 0 || strings.Contains(l.out.String(), before) || strings.Count(l.out.String(), "response 204 after") != 2 {
 		t.Errorf("exit code %d: %s%s", code, l.out.String(), l.errs.String())
 	}
 }

@@ -36,7 +36,6 @@ type listener struct {
 	forward string
 	to      *url.URL // of forward
 	fail    failure
-	delay   time.Duration
 	save    string
 	feed    feedOptions
 	printer printer
@@ -53,9 +52,8 @@ func NewListen() *cobra.Command {
 		Long: `Receive deliveries on this machine. The command prints each delivery and verifies its signatures. It responds with 204,
 or with 401 if a signature is wrong. It also explains a wrong signature.
 
-With --forward, the command sends each delivery to your program, and returns the response of your program. With --fail
-and --delay, it behaves like a failing or slow receiver. With --save, it writes each request to a file for
-"keyhook verify --request".
+With --forward, the command sends each delivery to your program, and returns the response of your program. With --fail,
+it behaves like a failing receiver. With --save, it writes each request to a file for "keyhook verify --request".
 
 The command listens only on the loopback address. To send there, the server must run with --dev.
 
@@ -88,7 +86,6 @@ program refuses comes again after some seconds. The token needs events:read, and
 	flags.StringVar(&l.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&l.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
 	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", l.fail.parse)
-	flags.DurationVar(&l.delay, "delay", 0, "wait before each response, such as 3s")
 	flags.StringVar(&l.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
 	flags.BoolVar(&l.printer.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
 	l.feed.define(cmd)
@@ -97,9 +94,6 @@ program refuses comes again after some seconds. The token needs events:read, and
 
 // check finds mistakes in the options.
 func (l *listener) check() (err error) {
-	if l.delay < 0 {
-		return errors.New("--delay must be 0s or more")
-	}
 	l.to, err = url.Parse(l.forward)
 	if l.forward != "" && (err != nil || l.to.Host == "" || l.to.Scheme != "http" && l.to.Scheme != "https") {
 		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
@@ -119,16 +113,11 @@ func (l *listener) listen(ctx context.Context, out, errs io.Writer) error {
 	if l.printer.asJSON {
 		notes = errs
 	}
-	l.printer.out, l.printer.palette = out, output.NewPalette(out)
-	receive := l.serve
+	l.printer.out = out
 	if l.feed.from != "" {
-		receive = l.readFeed
+		return l.readFeed(ctx, notes)
 	}
-	err := receive(ctx, notes)
-	if err == nil {
-		l.printer.summary(notes)
-	}
-	return err
+	return l.serve(ctx, notes)
 }
 
 // serve receives deliveries until ctx ends.

@@ -114,7 +114,6 @@ func TestListen(t *testing.T) {
 		for _, want := range []string{
 			"keyhook subscriptions create --url " + l.url + " --event-types order.created\n", "order.paid  evt_1  attempt 1  /hook\n",
 			"X-Service-Signature is right.\n              webhook-signature is right.\n", "response 204 after", "                \"type\": \"order.paid\",\n",
-			"Deliveries: 1. Accepted: 1. Refused: 0. Wrong signatures: 0. Signatures not verified: 0.\n",
 		} {
 			if !strings.Contains(l.out.String(), want) {
 				t.Errorf("no %q in:\n%s", want, l.out.String())
@@ -132,8 +131,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 		l.stop()
-		if got := l.out.String(); !strings.Contains(got, "webhook-signature is WRONG: the same mistake.\n") || strings.Count(got, "body_newline_added (proved)\n") != 1 ||
-			!strings.Contains(got, "Wrong signatures: 1") {
+		if got := l.out.String(); !strings.Contains(got, "webhook-signature is WRONG: ") || strings.Count(got, "body_newline_added (proved)\n") != 2 {
 			t.Error(got)
 		}
 	})
@@ -164,19 +162,15 @@ func TestListenMisbehaves(t *testing.T) {
 			}
 		}
 		l.stop()
-		if got := l.out.String(); strings.Count(got, "(because of --fail)") != 1 || !strings.Contains(got, "Deliveries: 3. Accepted: 2. Refused: 1.") {
+		if got := l.out.String(); strings.Count(got, "(because of --fail)") != 1 {
 			t.Error(got)
 		}
 	})
 
-	t.Run("fails and delays on demand", func(t *testing.T) {
+	t.Run("fails on demand", func(t *testing.T) {
 		t.Parallel()
 		if status, _, _ := startListen(t, "--fail", "500").post(t, right, hookBody); status != 500 {
 			t.Errorf("--fail: status %d", status)
-		}
-		began := time.Now()
-		if status, _, _ := startListen(t, "--delay", "300ms").post(t, right, hookBody); status != 204 || time.Since(began) < 300*time.Millisecond {
-			t.Errorf("--delay: status %d after %s", status, time.Since(began))
 		}
 	})
 
@@ -211,7 +205,9 @@ func TestListenBounds(t *testing.T) {
 
 	t.Run("ends at once although a sender is made to wait", func(t *testing.T) {
 		t.Parallel()
-		l := startListen(t, "--delay", "1h")
+		program := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		defer program.Close()
+		l := startListen(t, "--forward", program.URL)
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", l.url, strings.NewReader(hookBody))
 		wrote := make(chan struct{})
 		go func() {
@@ -253,7 +249,7 @@ func TestListenBounds(t *testing.T) {
 		if strings.ContainsAny(lines[1], "\u202e\u009b") {
 			t.Errorf("not escaped: %q", lines[1])
 		}
-		if !strings.Contains(l.errs.String(), "Listening on") || !strings.Contains(l.errs.String(), "Deliveries: 2") {
+		if !strings.Contains(l.errs.String(), "Listening on") {
 			t.Errorf("errors: %s", l.errs.String())
 		}
 	})
@@ -301,7 +297,7 @@ func TestListenBounds(t *testing.T) {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 		l.stop()
-		if got := l.out.String(); !strings.Contains(got, "responded with 405 to GET /,") || !strings.Contains(got, "responded with 413,") || !strings.Contains(got, "Deliveries: 0") {
+		if got := l.out.String(); !strings.Contains(got, "responded with 405 to GET /,") || !strings.Contains(got, "responded with 413,") {
 			t.Error(got)
 		}
 	})
@@ -355,15 +351,14 @@ func TestListenRefuses(t *testing.T) {
 		{"a status of success", "--fail 204", cli.ExitUsage, "must be a status from 300 to 599"},
 		{"a count of none", "--fail 503:0", cli.ExitUsage, "such as 503:3"},
 		{"what is no status", "--fail often", cli.ExitUsage, "must be a status from 300 to 599"},
-		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must be 0s or more"},
 		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward must be a URL, such as"},
 		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
-		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "exclude each other"},
+		{"two secrets", "--secret a --secret-file " + saved(t, hookSecret), cli.ExitUsage, "none of the others can be"},
 		{"a subscription of no server", "--subscription x", cli.ExitUsage, "need --from"},
 		{"a cursor of no server", "--cursor-file x", cli.ExitUsage, "need --from"},
 		{"a server without a subscription", "--from http://127.0.0.1:1 --token x", cli.ExitUsage, "--from needs --subscription or --event-types"},
 		{"a server without a token", "--from http://127.0.0.1:1 --subscription x", cli.ExitUsage, "--from needs a token"},
-		{"a server that is none", "--from 127.0.0.1:1 --subscription x --token x", cli.ExitUsage, "is not the URL of a server"},
+		{"a server that is none", "--from 127.0.0.1:1 --subscription x --token x", cli.ExitUsage, "the URL of a server must be such as"},
 		{"a cursor of a new subscription", "--from http://127.0.0.1:1 --event-types a --token x --cursor-file c", cli.ExitUsage, "cursor-file"},
 		{"a server and a port", "--from http://127.0.0.1:1 --subscription x --token x --port 1", cli.ExitUsage, "port"},
 	} {

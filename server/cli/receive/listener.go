@@ -29,7 +29,7 @@ type delivery struct {
 	Attempt    string             `json:"attempt"`
 	Verified   bool               `json:"verified"`   // there is a secret, and no signature is wrong
 	Signatures []diagnosis.Result `json:"signatures"` // none without a secret
-	Status     int                `json:"status"`     // of the response; 0 means that there was none
+	Status     int                `json:"status"`     // of the response
 	Note       string             `json:"note,omitempty"`
 	DurationMS float64            `json:"duration_ms"`
 	File       string             `json:"file,omitempty"` // where it is saved
@@ -57,12 +57,10 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.printer.note("responded with %d, because the body could not be read: %v", status, err)
 		return
 	}
-	if l.take(w, r, body).Status == 0 {
-		panic(http.ErrAbortHandler) // closes the connection
-	}
+	l.take(w, r, body)
 }
 
-// take verifies, saves and prints a delivery, and responds unless the status is 0.
+// take verifies, saves and prints a delivery, and responds.
 func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *delivery {
 	at := time.Now()
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
@@ -94,14 +92,6 @@ func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *de
 // reply fails, forwards, or responds by the result of the signature check. It sets the status of d, and a note if the signature is not
 // the reason.
 func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
-	if l.delay > 0 {
-		select {
-		case <-time.After(l.delay):
-		case <-r.Context().Done():
-			d.Note = "the sender closed the connection during --delay"
-			return
-		}
-	}
 	switch {
 	case l.fail.next():
 		d.Status, d.Note = l.fail.status, "because of --fail"

@@ -1,14 +1,11 @@
 package receive
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httputil"
 	"regexp"
 	"strings"
 
@@ -77,22 +74,13 @@ func (o *verifyOptions) parseRequest(text string) error {
 		return fault.Advise(errors.New("the request has no empty line between headers and body"), "save it again with \"keyhook listen --save\"")
 	}
 	o.Body = []byte(text[end[1]:])
-	err := o.addHeaders(text[:end[0]])
-	if strings.EqualFold(o.Header.Get("Transfer-Encoding"), "chunked") {
-		if whole, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(o.Body))); err == nil {
-			o.Body = whole
-		}
-	}
-	return err
+	return o.addHeaders(text[:end[0]])
 }
 
-// parseHeaders parses headers, one on each line or as a JSON object. The first line may be the request line.
+// parseHeaders parses headers, one on each line. The first line may be the request line.
 func parseHeaders(text string) (http.Header, error) {
-	if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
-		return parseJSONHeaders(text)
-	}
 	header := http.Header{}
-	for i, line := range strings.Split(text, "\n") {
+	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		line = strings.TrimRight(line, "\r")
 		name, value, found := strings.Cut(line, ":")
 		switch {
@@ -101,27 +89,6 @@ func parseHeaders(text string) (http.Header, error) {
 			return nil, fmt.Errorf("line %d is not a header, such as \"Name: value\": %s", i+1, output.Quote(line))
 		default:
 			header.Add(name, strings.TrimSpace(value))
-		}
-	}
-	return header, nil
-}
-
-// parseJSONHeaders parses headers as serverless platforms and logs show them: a text or a list of texts for each name.
-func parseJSONHeaders(text string) (http.Header, error) {
-	var object map[string]any
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&object); err != nil {
-		return nil, fmt.Errorf("the headers begin like a JSON object, but are not valid JSON: %w", err)
-	}
-	header := http.Header{}
-	for name, value := range object {
-		list, isList := value.([]any)
-		if !isList {
-			list = []any{value}
-		}
-		for _, v := range list {
-			header.Add(name, fmt.Sprint(v))
 		}
 	}
 	return header, nil

@@ -2,7 +2,6 @@ package receive_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,12 +71,6 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 	h := signed(t, hookSecret, hookBody, hookStamp)
 	whole := savedRequest(t, h, hookBody, "\r\n")
-	asJSON, err := json.Marshal(map[string]any{
-		"x-service-signature": h.Get("X-Service-Signature"), "x-service-timestamp": hookStamp, "host": []string{"a.example"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -89,18 +82,14 @@ func TestVerify(t *testing.T) {
 			[]string{"X-Service-Signature is right.\nwebhook-signature is right.\n"}, nil},
 		{"a request saved with line feeds alone", []string{"--request", saved(t, savedRequest(t, h, hookBody, "\n"))}, cli.ExitOK,
 			[]string{"X-Service-Signature is right."}, nil},
-		{"a request in chunks", []string{"--request", saved(t, "Transfer-Encoding: chunked\n"+strings.Replace(savedRequest(t, h, "", "\n"), "POST /hook HTTP/1.1\n", "", 1)+"5\r\n"+hookBody[:5]+"\r\n34\r\n"+hookBody[5:]+"\r\n0\r\n\r\n")},
-			cli.ExitOK, []string{"X-Service-Signature is right."}, nil},
 		{"headers and body by themselves", []string{
 			"-H", "X-Service-Signature: " + h.Get("X-Service-Signature"), "-H", "x-service-timestamp:1800000000", "--body", saved(t, hookBody),
 		}, cli.ExitOK, []string{"X-Service-Signature is right.\nwebhook-signature is not present.\n"}, nil},
 		{"headers of Standard Webhooks alone, at the time when they were sent", []string{
 			"-H", "webhook-signature: " + h.Get("webhook-signature"), "-H", "webhook-timestamp: 1800000000", "-H", "webhook-id: evt_1", "--body", saved(t, hookBody),
 		}, cli.ExitOK, []string{"X-Service-Signature is not present.\nwebhook-signature is right.\n"}, nil},
-		{"headers as a JSON object", []string{"--headers-file", saved(t, string(asJSON)), "--body", saved(t, hookBody)}, cli.ExitOK,
-			[]string{"X-Service-Signature is right."}, nil},
 		{"a body saved with a line feed", []string{"--request", saved(t, whole+"\n")}, cli.ExitFailure,
-			[]string{"X-Service-Signature is WRONG: the signature does not match", "body_newline_added (proved)", "webhook-signature is WRONG: the same mistake."}, nil},
+			[]string{"X-Service-Signature is WRONG: the signature does not match", "body_newline_added (proved)"}, nil},
 		{"a body that was parsed and written again", []string{"--request", saved(t, whole), "--body", saved(t, `{"data": {"number": 1001}, "id": "evt_1", "type": "order.paid"}`)}, cli.ExitFailure,
 			[]string{"WRONG"}, []string{"is right"}},
 		{"another header in place of the request's", []string{"--request", saved(t, whole), "-H", "webhook-id: evt_2"}, cli.ExitFailure,
@@ -109,20 +98,16 @@ func TestVerify(t *testing.T) {
 			[]string{"signature_upper_case (proved)"}, nil},
 		{"no header of either scheme", []string{"-H", "Host: a.example", "--body", saved(t, hookBody)}, cli.ExitFailure,
 			[]string{"X-Service-Signature is WRONG: a signature header is missing", "header_missing (probably)"}, nil},
-		{"checked by a clock that is off", []string{"--request", saved(t, whole), "--at", "1800000600"}, cli.ExitFailure,
+		{"checked by a clock that is off", []string{"--request", saved(t, whole), "--at", "2027-01-15T08:10:00Z"}, cli.ExitFailure,
 			[]string{"clock_ahead (proved)", "600 seconds before the receiver's clock", "--at sent"}, nil},
 		{"checked by a clock in RFC 3339", []string{"--request", saved(t, whole), "--at", "2027-01-15T08:10:00Z", "--tolerance", "11m"}, cli.ExitOK,
 			[]string{"X-Service-Signature is right."}, nil},
 		{"checked by the clock of today", []string{"--request", saved(t, whole), "--at", "now"}, cli.ExitFailure, []string{"clock_"}, nil},
-		{"a signature that was computed well", []string{"--request", saved(t, whole), "--computed", h.Get("X-Service-Signature")}, cli.ExitOK,
-			[]string{"The computed signature is right, in the scheme hex."}, nil},
-		{"a signature that was computed with another secret", []string{"--request", saved(t, whole), "--computed", strings.Repeat("0", 64)}, cli.ExitFailure,
-			[]string{"No known mistake explains the computed signature."}, nil},
 		{"the secret in quotes", []string{"--request", saved(t, whole), "--secret", "'" + hookSecret + "'"}, cli.ExitFailure,
 			[]string{"secret_with_quotes (proved)"}, nil},
 		{"as JSON", []string{"--request", saved(t, whole), "--json"}, cli.ExitOK, []string{`"valid": true`, `"scheme": "standard"`, `"body_bytes": 57`}, nil},
-		{"as JSON where it is wrong", []string{"--request", saved(t, whole+"\n"), "--json", "--computed", "zz"}, cli.ExitFailure,
-			[]string{`"valid": false`, `"name": "body_newline_added"`, `"proved": true`, `"explained": false`}, nil},
+		{"as JSON where it is wrong", []string{"--request", saved(t, whole+"\n"), "--json"}, cli.ExitFailure,
+			[]string{`"valid": false`, `"name": "body_newline_added"`, `"proved": true`}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +141,7 @@ func TestVerifyRefuses(t *testing.T) {
 	body, secret := saved(t, hookBody), saved(t, hookSecret)
 	for _, tt := range []struct{ name, args, stderr string }{
 		{"no secret", "--request " + body, "there is no secret; give --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
-		{"two secrets", "--secret a --secret-file b", "exclude each other"},
+		{"two secrets", "--secret a --body " + body + " -H a:b --secret-file " + secret, "none of the others can be"},
 		{"a secret file that is empty", "--secret-file " + saved(t, "\n"), "is empty"},
 		{"a secret file that is not there, without its path", "--secret-file /nowhere/none", "cannot read the file: no such file or directory;"},
 		{"no delivery", "--secret-file " + secret, "there is no delivery"},
@@ -164,7 +149,6 @@ func TestVerifyRefuses(t *testing.T) {
 		{"the standard input twice", "--request - --body - --secret-file " + secret, "cannot both read the standard input"},
 		{"a request without an end of its headers", "--request " + body + " --secret-file " + secret, "has no empty line between headers and body"},
 		{"a header that is none", "--body " + body + " -H nonsense --secret-file " + secret, `line 1 is not a header, such as "Name: value": "nonsense"`},
-		{"headers in JSON that is none", "--body " + body + " --headers-file " + saved(t, "{x") + " --secret-file " + secret, "begin like a JSON object"},
 		{"a clock that is none", "--at yesterday -H a:b --body " + body + " --secret-file " + secret, `--at is "yesterday", but must be`},
 		{"no tolerance", "--tolerance 0s -H a:b --body " + body + " --secret-file " + secret, "--tolerance must be more than 0"},
 		{"an argument", "now", `"now" is one argument too many`},

@@ -32,7 +32,6 @@ type Delivery struct {
 	Header       http.Header
 	Body         []byte
 	Secret       string
-	Previous     string        // second secret to try; empty for none
 	HeaderPrefix string        // "" is X-Service
 	Now          time.Time     // by the receiver's clock
 	Tolerance    time.Duration // 0 is five minutes
@@ -55,12 +54,11 @@ const (
 // Result is the result for one scheme.
 type Result struct {
 	Scheme   Scheme    `json:"scheme"`
-	Header   string    `json:"header"`                       // name of the header with the signature
-	Verdict  string    `json:"verdict"`                      // Right or Wrong; Wrong for a right signature that is too old or too new
-	Previous bool      `json:"by_previous_secret,omitempty"` // the signature is right, but only with the secret from before the last rotation
-	Err      error     `json:"-"`                            // of dispatch/signature; nil if Verdict is Right
-	Text     string    `json:"error,omitempty"`              // of Err
-	Mistakes []Mistake `json:"mistakes,omitempty"`           // at least one if Verdict is Wrong
+	Header   string    `json:"header"`             // name of the header with the signature
+	Verdict  string    `json:"verdict"`            // Right or Wrong; Wrong for a right signature that is too old or too new
+	Err      error     `json:"-"`                  // of dispatch/signature; nil if Verdict is Right
+	Text     string    `json:"error,omitempty"`    // of Err
+	Mistakes []Mistake `json:"mistakes,omitempty"` // at least one if Verdict is Wrong
 }
 
 // Check checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
@@ -78,7 +76,6 @@ func Check(d Delivery) []Result {
 func (d Delivery) check(scheme Scheme) Result {
 	v := Result{Scheme: scheme, Header: d.names(scheme).signature, Verdict: Right, Err: d.verify(scheme)}
 	if v.Err == nil {
-		v.Previous = d.isPrevious(scheme)
 		return v
 	}
 	v.Verdict, v.Text = Wrong, v.Err.Error()
@@ -91,23 +88,6 @@ func (d Delivery) check(scheme Scheme) Result {
 		}
 	}
 	return v
-}
-
-// Mistakes says how a program computed a signature for this delivery. No mistake means that the signature is right. ok is
-// false if no single mistake explains it.
-func (d Delivery) Mistakes(computed string) (scheme Scheme, mistakes []Mistake, ok bool) {
-	all := []Scheme{Hex, Standard}
-	for _, scheme := range all {
-		if matches(d.withSignature(scheme, computed).verify(scheme)) {
-			return scheme, nil, true
-		}
-	}
-	for _, scheme := range all {
-		if m, ok := d.withSignature(scheme, computed).prove(scheme); ok {
-			return scheme, []Mistake{m}, true
-		}
-	}
-	return "", nil, false
 }
 
 // matches reports whether the signature itself is right, even if it is too old or too new.
@@ -123,7 +103,7 @@ func (d Delivery) verify(scheme Scheme) error {
 	return v.VerifyStandard(d.Header, d.Body, d.Now)
 }
 
-// withSignature returns the delivery with another signature. Programs compute a Standard Webhooks signature with or without its "v1,".
+// withSignature returns the delivery with another signature. Programs write a Standard Webhooks signature with or without its "v1,".
 func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
 	d.Header = d.Header.Clone()
 	if scheme == Standard && !strings.HasPrefix(text, standardVersion) {
@@ -132,13 +112,6 @@ func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
 	d.Header.Set(d.names(scheme).signature, text)
 	d.Header.Del(d.prefix() + "-Signature-Previous")
 	return d
-}
-
-// isPrevious reports whether a right delivery has only a right signature by the previous secret. The sender writes the
-// signature by the present secret first.
-func (d Delivery) isPrevious(scheme Scheme) bool {
-	first, _, _ := strings.Cut(d.Header.Get(d.names(scheme).signature), " ")
-	return d.withSignature(scheme, first).verify(scheme) != nil
 }
 
 // standardVersion begins a signature of Standard Webhooks.

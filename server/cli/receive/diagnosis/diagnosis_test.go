@@ -96,24 +96,15 @@ func TestWhatIsRight(t *testing.T) {
 			check(t, genuine(body), "", "")
 		})
 	}
-	t.Run("by the previous secret, which is said", func(t *testing.T) {
+	t.Run("by the previous secret", func(t *testing.T) {
 		t.Parallel()
 		d := genuine(body)
 		d.Secret = oldSecret
 		d.Header.Set("X-Service-Signature-Previous", hexOf(oldSecret, body))
 		d.Header.Set("webhook-signature", standardOf(secret, body)+" "+standardOf(oldSecret, body))
 		check(t, d, "", "")
-		for _, v := range diagnosis.Check(d) {
-			if !v.Previous {
-				t.Errorf("%s does not say so", v.Scheme)
-			}
-		}
 		d.Secret = secret
-		for _, v := range diagnosis.Check(d) {
-			if v.Err != nil || v.Previous {
-				t.Errorf("%s with the new one: error %v, previous %t", v.Scheme, v.Err, v.Previous)
-			}
-		}
+		check(t, d, "", "")
 	})
 }
 
@@ -144,14 +135,8 @@ func TestABodyThatWasChanged(t *testing.T) {
 		{"a line feed removed", body + "\n", body, "body_newline_removed"},
 		{"indented by two", small, "{\n  \"id\": \"evt_01jd3rx1\",\n  \"data\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  }\n}", "body_reserialized"},
 		{"written with spaces", small, `{"id": "evt_01jd3rx1", "data": {"a": 1, "b": "x"}}`, "body_reserialized"},
-		{"its spaces taken out", `{"id": "evt_01jd3rx1", "data": {"a": 1, "b": "x"}}`, small, "body_reserialized"},
 		{"its keys sorted", inOrder, sorted, "body_reserialized"},
 		{"its keys sorted, and with spaces", inOrder, strings.NewReplacer(",", ", ", `":`, `": `).Replace(sorted), "body_reserialized"},
-		{"escaped beyond ASCII", body, strings.NewReplacer("ë", `\u00eb`, "😀", `\ud83d\ude00`).Replace(body), "body_reserialized"},
-		{"escaped for HTML", body, strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`).Replace(body), "body_reserialized"},
-		{"its slashes escaped", body, strings.ReplaceAll(body, "/", `\/`), "body_reserialized"},
-		{"its escapes undone", strings.NewReplacer("ë", `\u00eb`, "😀", `\ud83d\ude00`).Replace(body), body, "body_reserialized"},
-		{"escapes beside what looks like one", `{"a":"\\u00ebë\n\""}`, `{"a":"\\u00eb\u00eb\n\""}`, "body_reserialized"},
 		{"its keys sorted to the depth, where nobody can tell how they were", inOrder, strings.ReplaceAll(sorted, `"a":1,"b":"x"`, `"b":"x","a":1`), "body_reserialized"},
 		{"indented, with a line feed at its end", small, "{\n  \"id\": \"evt_01jd3rx1\",\n  \"data\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  }\n}\n", "body_reserialized"},
 		{"lost", body, "", "body_empty"},
@@ -171,28 +156,25 @@ func TestABodyThatWasChanged(t *testing.T) {
 func TestASecretThatIsAnother(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name          string
-		secret, other string
-		hex, standard string
+		name, secret, hex, standard string
 	}{
-		{"the one before the rotation", oldSecret, "", "secret_wrong", "secret_wrong"},
-		{"the one before the rotation, with the new one given too", oldSecret, secret, "secret_replaced", "secret_replaced"},
-		{"with a line feed, which base64 passes over", secret + "\n", "", "secret_with_space", ""},
-		{"with spaces", " " + secret + " ", "", "secret_with_space", "secret_with_space"},
-		{"in double quotes", `"` + secret + `"`, "", "secret_with_quotes", "secret_with_quotes"},
-		{"in single quotes and with a line feed", "'" + secret + "'\n", "", "secret_with_quotes", "secret_with_quotes"},
-		{"without its prefix", strings.TrimPrefix(secret, "whsec_"), "", "secret_without_prefix", ""},
-		{"without its padding", strings.TrimRight(secret, "="), "", "secret_form", "secret_form"},
-		{"with spaces for plus signs", strings.ReplaceAll(secret, "+", " "), "", "secret_form", "secret_form"},
-		{"an API key", "svc_0123456789abcdef0123456789abcdef0123", "", "secret_form", "secret_form"},
-		{"shortened", "whsec_C2FV…", "", "secret_form", "secret_form"},
-		{"some other text", "hunter2", "", "secret_form", "secret_form"},
-		{"none", "", "", "secret_form", "secret_form"},
+		{"the one before the rotation", oldSecret, "secret_wrong", "secret_wrong"},
+		{"with a line feed, which base64 passes over", secret + "\n", "secret_with_space", ""},
+		{"with spaces", " " + secret + " ", "secret_with_space", "secret_with_space"},
+		{"in double quotes", `"` + secret + `"`, "secret_with_quotes", "secret_with_quotes"},
+		{"in single quotes and with a line feed", "'" + secret + "'\n", "secret_with_quotes", "secret_with_quotes"},
+		{"without its prefix", strings.TrimPrefix(secret, "whsec_"), "secret_without_prefix", ""},
+		{"without its padding", strings.TrimRight(secret, "="), "secret_form", "secret_form"},
+		{"with spaces for plus signs", strings.ReplaceAll(secret, "+", " "), "secret_form", "secret_form"},
+		{"an API key", "svc_0123456789abcdef0123456789abcdef0123", "secret_form", "secret_form"},
+		{"shortened", "whsec_C2FV…", "secret_form", "secret_form"},
+		{"some other text", "hunter2", "secret_form", "secret_form"},
+		{"none", "", "secret_form", "secret_form"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := genuine(body)
-			d.Secret, d.Previous = c.secret, c.other
+			d.Secret = c.secret
 			check(t, d, c.hex, c.standard)
 		})
 	}

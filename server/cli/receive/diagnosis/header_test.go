@@ -83,17 +83,12 @@ func TestMistakes(t *testing.T) {
 		scheme   diagnosis.Scheme
 		want     string
 	}{
-		{"the right one", hexOf(secret, body), "hex", ""},
-		{"the right one, standard", standardOf(secret, body), "standard", ""},
-		{"the right one, standard, without its version", strings.TrimPrefix(standardOf(secret, body), "v1,"), "standard", ""},
 		{"with a label", "sha256=" + hexOf(secret, body), "hex", "signature_label"},
 		{"in upper case", strings.ToUpper(hexOf(secret, body)), "hex", "signature_upper_case"},
 		{"in base64", base64.StdEncoding.EncodeToString(mac(secret, message)), "hex", "signature_in_base64"},
 		{"in hex, standard", inHex(mac(decoded(secret), standardMessage)), "standard", "signature_in_hex"},
 		{"the body read before", inHex(mac(secret, stamp+".")), "hex", "body_empty"},
 		{"the body with a line feed", hexOf(secret, body+"\n"), "hex", "body_newline_removed"},
-		{"the body as Python writes it", hexOf(secret, pythonBody), "hex", "body_reserialized"},
-		{"the body as Python writes it, standard", standardOf(secret, pythonBody), "standard", "body_reserialized"},
 		{"the prefix left out", inHex(mac(strings.TrimPrefix(secret, "whsec_"), message)), "hex", "secret_without_prefix"},
 		{"the secret decoded", inHex(mac(decoded(secret), message)), "hex", "secret_decoded"},
 		{"the secret not decoded", inStandard(mac(secret, standardMessage)), "standard", "secret_not_decoded"},
@@ -103,9 +98,9 @@ func TestMistakes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			scheme, mistakes, ok := genuine(body).Mistakes(c.computed)
-			if diff := cmp.Diff(c.want, strings.Join(names(mistakes), " ")); diff != "" || !ok || scheme != c.scheme {
-				t.Errorf("%t, %s: %s%+v", ok, scheme, diff, mistakes)
+			mistakes := mistakesOf(c.scheme, c.computed)
+			if diff := cmp.Diff(c.want, strings.Join(names(mistakes), " ")); diff != "" {
+				t.Errorf("%s%+v", diff, mistakes)
 			}
 			for _, m := range mistakes {
 				if !m.Proved {
@@ -114,18 +109,26 @@ func TestMistakes(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nothing explains other text", func(t *testing.T) {
+	t.Run("nothing proves a mistake of other text, or two at once", func(t *testing.T) {
 		t.Parallel()
-		for _, computed := range []string{"", " ", ",", "v1,", "v1", "zz", "abc", strings.Repeat("0", 64), "\x00", "%zz", strings.Repeat("a ", 5000)} {
-			if scheme, mistakes, ok := genuine(body).Mistakes(computed); ok {
-				t.Errorf("%q: %s %v", computed, scheme, names(mistakes))
+		for _, computed := range []string{"", " ", ",", "v1,", "v1", "zz", "abc", strings.Repeat("0", 64), "\x00", "%zz", strings.Repeat("a ", 5000), strings.ToUpper(hexOf(oldSecret, body+"\n"))} {
+			for _, scheme := range []diagnosis.Scheme{diagnosis.Hex, diagnosis.Standard} {
+				if mistakes := mistakesOf(scheme, computed); len(mistakes) == 0 || mistakes[0].Proved {
+					t.Errorf("%s %q: %v", scheme, computed, names(mistakes))
+				}
 			}
 		}
 	})
-	t.Run("two mistakes at once are not explained", func(t *testing.T) {
-		t.Parallel()
-		if scheme, mistakes, ok := genuine(body).Mistakes(strings.ToUpper(hexOf(oldSecret, body+"\n"))); ok {
-			t.Errorf("%s %v", scheme, names(mistakes))
+}
+
+// mistakesOf returns the mistakes of a delivery with a signature that a program computed.
+func mistakesOf(scheme diagnosis.Scheme, computed string) []diagnosis.Mistake {
+	d := genuine(body)
+	d.Header.Set(map[diagnosis.Scheme]string{diagnosis.Hex: "X-Service-Signature", diagnosis.Standard: "webhook-signature"}[scheme], computed)
+	for _, r := range diagnosis.Check(d) {
+		if r.Scheme == scheme {
+			return r.Mistakes
 		}
-	})
+	}
+	return nil
 }
