@@ -82,10 +82,10 @@ func TestDocumentsAreSearched(t *testing.T) {
 	t.Parallel()
 	f := build(t)
 	for words, want := range map[string]string{
-		"retry":            `<a href="/docs/receiving/#`, // finds "retries"
+		"retr":             `<a href="/docs/receiving/#`, // finds "retry" and "retries"
 		"HEALTHZ readyz":   `<a href="/docs/operating/#`, // in any case, and all words
 		"publish+an+event": `<a href="/docs/api/#publishEvent">Publish an event</a>`,
-		"idempotency_key":  "<mark>idempotency_key</mark>",
+		"idempotency_key":  "idempotency_key",
 		"%3Cscript%3Ezzz":  "No section has all words of “&lt;script&gt;zzz”",
 		"zzz+retry":        "No section has all words of “zzz retry”",
 	} {

@@ -128,7 +128,7 @@ func (s *Site) readDocuments() (documents []view, err error) {
 		v := view{Name: about.Name, Title: about.Title, Body: body}
 		for _, found := range sections {
 			found.Page, found.PageTitle = about.Name, about.Title
-			s.sections = append(s.sections, found.indexed())
+			s.sections = append(s.sections, found)
 			if found.level == 2 {
 				v.Sections = append(v.Sections, link{found.Anchor, found.Title})
 			}

@@ -177,7 +177,7 @@ func (s *Site) addReference(r *reference) error {
 			s.sections = append(s.sections, section{
 				Page: referenceName, PageTitle: v.Title, Anchor: op.OperationID, Title: op.Summary,
 				text: op.Method + " " + op.Path + " " + strings.NewReplacer("`", "", "\n", " ").Replace(op.Description),
-			}.indexed())
+			})
 		}
 	}
 	v.Sections = append(v.Sections, link{"refusals", "Refusals"})
