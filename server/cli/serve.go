@@ -78,24 +78,11 @@ func Listen(setting, address string) (net.Listener, error) {
 	if err == nil {
 		return l, nil
 	}
-	mend := "set another address"
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		mend = "stop the program that uses this port, or set another port"
-	case errors.Is(err, syscall.EACCES):
-		mend = "only root may use ports below 1024, so set another port, such as 8080"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		mend = "set an address of this machine, or 0.0.0.0 for all of them"
-	}
-	return nil, fault.Advise(fmt.Errorf("%w on %s (%s): %w", errListen, address, setting, reason(err)), "%s", mend)
-}
-
-// reason returns the error of the system without the operation and the address, which the sentence names.
-func reason(err error) error {
 	if system, is := errors.AsType[syscall.Errno](err); is {
-		return system
+		err = system // without the operation and the address, which the sentence names
 	}
-	return err
+	return nil, fault.Advise(fmt.Errorf("%w on %s (%s): %w", errListen, address, setting, err),
+		"stop the program that uses this port, or set another port or address of this machine")
 }
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.

@@ -99,25 +99,22 @@ func (d difference) print(out output.Printer) error {
 	return out.Write(b.String())
 }
 
-// question asks whether to remove what the server would remove. It is empty if that is nothing. It names each organization that has
-// something: such an organization is closed, and nobody can open it again.
+// question asks whether to remove what the server would remove, which was printed before. It is empty if that is nothing.
 func (d difference) question() string {
-	removed, closed := 0, []string{}
+	removed, closed := 0, 0
 	for _, c := range d.Changes {
-		if c.Action != remove {
-			continue
-		}
-		removed++
-		if c.Kind == "organization" && len(c.Fields) > 0 {
-			closed = append(closed, "\n  "+output.Escape(c.Key)+": "+strings.Join(c.shown(), ", "))
+		if c.Action == remove {
+			removed++
+			if c.Kind == "organization" && len(c.Fields) > 0 { // it has something that ends
+				closed++
+			}
 		}
 	}
 	switch {
 	case removed == 0:
 		return ""
-	case len(closed) == 0:
+	case closed == 0:
 		return fmt.Sprintf("Remove %s?", output.Count(removed, "object", "objects"))
 	}
-	return fmt.Sprintf("This closes %s for good, with keys, events and pending deliveries:%s\nRemove %s?",
-		output.Count(len(closed), "organization", "organizations"), strings.Join(closed, ""), output.Count(removed, "object", "objects"))
+	return fmt.Sprintf("Remove %s? This closes %s for good.", output.Count(removed, "object", "objects"), output.Count(closed, "organization", "organizations"))
 }

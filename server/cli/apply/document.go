@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,18 +21,16 @@ type document struct {
 	entries  []*entry       // each after those that it may refer to
 	sections map[string]int // lines
 	problems []problem
-	text     []byte
 }
 
 // entry is one object of the file.
 type entry struct {
-	section  string
-	line     int
-	lines    map[string]int    // by field: "plan", "event_types", "event_types.3"
-	fields   map[string]any    // as JSON has them
-	unquoted map[string]string // the texts of fields that YAML takes for something else than a text
-	files    map[string]string // names of files with secrets, by field
-	secret   string            // of a new subscription
+	section string
+	line    int
+	lines   map[string]int    // by field: "plan", "event_types", "event_types.3"
+	fields  map[string]any    // as JSON has them
+	files   map[string]string // names of files with secrets, by field
+	secret  string            // of a new subscription
 }
 
 // The fields that name files. The server gets what is in the files.
@@ -70,7 +67,7 @@ func (e *entry) lineOf(field string) int {
 
 // parse reads the YAML of a file. A mistake of YAML itself is an error. All others are problems of the document.
 func parse(name string, text []byte) (*document, error) {
-	doc := &document{sections: map[string]int{}, text: text}
+	doc := &document{sections: map[string]int{}}
 	top, second, err := config.ParseYAML(text)
 	if err == nil && top != nil {
 		err = top.Decode(new(any)) // finds a name that is there twice, and an alias inside itself, which has no end
@@ -124,7 +121,7 @@ func (d *document) readSections(top *yaml.Node) {
 
 // readEntry reads one object, which an alias may name. The server checks its fields.
 func (d *document) readEntry(section string, line int, node *yaml.Node) {
-	e := &entry{section: section, line: line, lines: map[string]int{}, fields: map[string]any{}, unquoted: map[string]string{}, files: map[string]string{}}
+	e := &entry{section: section, line: line, lines: map[string]int{}, fields: map[string]any{}, files: map[string]string{}}
 	if node.Kind != yaml.MappingNode {
 		d.wrong(node.Line, "an element of %s must have fields, such as name: …", section)
 		return
@@ -139,8 +136,6 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 		switch {
 		case section == "subscriptions" && (name == "headers" || name == "secret"):
 			d.wrong(key.Line, "%s: no secret stands in this file; write it to another file, and name that one with %s_file", name, name)
-		case config.IsBlank(value) && config.HasComment(d.text, value.Line):
-			d.wrong(value.Line, "%s: there is no value, because # begins a comment; write the value in quotes", name)
 		case err != nil:
 			d.wrong(value.Line, "%s: %v", output.Escape(name), err)
 		case section == "subscriptions" && (name == headersFile || name == secretFile):
@@ -149,9 +144,6 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 			}
 		default:
 			e.fields[name] = content
-			if value.Kind == yaml.ScalarNode && value.Tag != "!!str" {
-				e.unquoted[name] = value.Value
-			}
 		}
 	}
 	d.entries = append(d.entries, e)
@@ -178,15 +170,12 @@ func resolved(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// octal finds numbers such as 0600, which are 384.
-var octal = regexp.MustCompile("^[-+]?0[0-9_]")
-
 // toJSON returns a value as JSON has it. A blank value is refused: it would mean null, which is "no limit" for a plan. The server knows
 // which values a field takes.
 func toJSON(node *yaml.Node) (any, error) {
 	switch {
 	case config.IsBlank(node):
-		return nil, errors.New("there is no value; write one, or remove the line")
+		return nil, errors.New("there is no value; write one, in quotes if it has a #, or remove the line")
 	case node.Kind == yaml.MappingNode:
 		members := map[string]any{}
 		for pair := range slices.Chunk(node.Content, 2) {
@@ -209,9 +198,6 @@ func toJSON(node *yaml.Node) (any, error) {
 	}
 	switch node.Tag {
 	case "!!null", "!!bool", "!!int", "!!float":
-		if octal.MatchString(node.Value) && node.Tag == "!!int" {
-			return nil, errors.New("YAML would read this as an octal number; remove the 0 at the beginning")
-		}
 		var value any
 		err := node.Decode(&value)
 		if _, notJSON := json.Marshal(value); notJSON == nil { // JSON has no infinite number

@@ -79,7 +79,7 @@ func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, 
 	}
 	problems := Problems{file: r.name}
 	for _, e := range p.Errors {
-		problems.problems = append(problems.problems, r.locate(q, e.Field, e.Code, e.Message))
+		problems.problems = append(problems.problems, r.locate(q, e.Field, e.Message))
 	}
 	return d, &refusal{problems}
 }
@@ -88,7 +88,7 @@ func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, 
 var objectPath = regexp.MustCompile(`document\.[a-z_]+\.[0-9]+`)
 
 // locate adds the line to a problem that the server has found at a path.
-func (r *runner) locate(q *request, path, code, message string) problem {
+func (r *runner) locate(q *request, path, message string) problem {
 	message = objectPath.ReplaceAllStringFunc(message, func(path string) string {
 		if e := q.entries[path]; e != nil {
 			return "line " + strconv.Itoa(e.line)
@@ -107,9 +107,6 @@ func (r *runner) locate(q *request, path, code, message string) problem {
 	field := strings.TrimPrefix(strings.TrimPrefix(path, at), ".")
 	if field == "" {
 		return problem{e.line, e.title() + ": " + message}
-	}
-	if text, isScalar := e.unquoted[field]; isScalar && code == "wrong_type" && strings.Contains(message, "a string") {
-		message = fmt.Sprintf("this must be a text; write it in quotes: %s: %q", field, output.Escape(text))
 	}
 	if field == "headers" || strings.HasPrefix(field, "headers.") {
 		field = headersFile

@@ -34,29 +34,15 @@ func (b *bench) add(name, title string, value float64, unit, to string) {
 	b.figures = append(b.figures, f)
 }
 
-// process returns a file of /proc about the server. Only Linux has one; elsewhere the text is empty, and there is no figure.
-func (b *bench) process(file string) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", b.server.PID(), file))
-	return string(text)
-}
-
-// addMemory adds a line of /proc/PID/status: VmRSS is the resident memory of the server, VmHWM the peak of that.
+// addMemory adds a line of /proc/PID/status: VmRSS is the resident memory of the server, VmHWM the peak of that. Only Linux has the file;
+// elsewhere there is no figure.
 func (b *bench) addMemory(name, title, field string) {
-	_, rest, _ := strings.Cut(b.process("status"), field+":")
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.server.PID()))
+	_, rest, _ := strings.Cut(string(text), field+":")
 	line, _, _ := strings.Cut(rest, " kB")
 	if kilobytes, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil {
 		b.add(name, title, kilobytes*1024/1e6, "MB", "")
 	}
-}
-
-// processorTime returns the processor time that the server has used; 0 if nobody knows it.
-func (b *bench) processorTime() time.Duration {
-	const tick = 10 * time.Millisecond // the unit of /proc
-	_, rest, _ := strings.Cut(b.process("stat"), ") ")
-	fields := append(strings.Fields(rest), make([]string, 13)...)
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * tick
 }
 
 // report is the result as JSON.

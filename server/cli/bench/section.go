@@ -51,14 +51,11 @@ func (b *bench) measureDirect(ctx context.Context) error {
 func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		requests := max(1, b.Events/max(1, fanout)/batch)
-		took, used, err := b.deliver(ctx, name, fanout, batch, load{n: requests})
+		took, err := b.deliver(ctx, name, fanout, batch, load{n: requests})
 		if err != nil {
 			return err
 		}
 		b.add(name, title, float64(requests*batch*max(1, fanout))/took.Seconds(), "1/s", "direct")
-		if b.processorTime() > 0 { // it is known
-			b.add(name+"_cpu", "  processor time of the server for each event", used.Seconds()*1e3/float64(requests*batch), "ms", "")
-		}
 		return b.receiver.expect(name, requests*batch*fanout)
 	}
 }
@@ -66,7 +63,7 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 // measureSteady measures how long an event takes from the request that publishes it until the receiver has it.
 func (b *bench) measureSteady(ctx context.Context) error {
 	steady := load{n: min(max(b.Events/40, 50), 1000), rate: steadyRate}
-	if _, _, err := b.deliver(ctx, "steady", 1, 1, steady); err != nil {
+	if _, err := b.deliver(ctx, "steady", 1, 1, steady); err != nil {
 		return err
 	}
 	p50, p99 := b.receiver.latency("steady")
@@ -77,20 +74,20 @@ func (b *bench) measureSteady(ctx context.Context) error {
 }
 
 // deliver publishes the batches of a load to fanout subscriptions, and waits until each delivery is recorded. It returns how long
-// that took, and the processor time that the server used for it.
-func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, publish load) (took, used time.Duration, err error) {
+// that took.
+func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, publish load) (took time.Duration, err error) {
 	subscriptions, err := b.subscribe(ctx, name, fanout)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	publish.address, publish.status, publish.connections = b.api, http.StatusAccepted, b.Connections
 	publish.request = b.publishRequest("bench."+name, batch)
-	began, before := time.Now(), b.processorTime()
+	began := time.Now()
 	if _, err := publish.run(ctx); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	err = b.awaitDelivered(ctx, subscriptions)
-	return time.Since(began), b.processorTime() - before, err
+	return time.Since(began), err
 }
 
 // measureKeys asks what a proxy asks for each request with a key: whether the request may pass.
