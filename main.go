@@ -230,7 +230,7 @@ func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 			server.ClockCheck(a.store.Clock),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Observe: a.metrics.Observe, Connections: a.metrics,
+		Observe: a.metrics.Observe, Connections: a.metrics, Settings: c.Texts(),
 		TLS: certificate, ShutdownGrace: c.Server.ShutdownGrace, TestTimeout: c.Webhooks.Timeout,
 		BodyMemory: c.Server.BodyMemory, TokenRate: c.Server.TokenRate, ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
 		Logger: a.log,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/platform"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -55,6 +56,7 @@ type health struct {
 	store      Store
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
 	checks     []ReadinessCheck
+	settings   map[string]string
 	draining   *atomic.Bool
 
 	lock        chan struct{} // holds a token while the checks run
@@ -76,6 +78,9 @@ const (
 type readyBody struct {
 	Status string                 `json:"status"`
 	Checks map[string]checkResult `json:"checks"`
+	// Settings are for commands on this machine, such as doctor, which may not use a credential: the first authenticated request
+	// ends the printing of the first token. They are in the responses of the local socket only.
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 type checkResult struct {
@@ -90,6 +95,9 @@ func (h *health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) 
 // ready says whether requests and deliveries work, and if not, why.
 func (h *health) ready(x *exchange.Exchange) error {
 	body := h.readiness(x.Request.Context())
+	if x.Local && !share.IsForwarded(x.Request) {
+		body.Settings = h.settings
+	}
 	if body.Status == isReady {
 		return x.OK(body)
 	}

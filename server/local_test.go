@@ -60,6 +60,16 @@ func TestLocalSocket(t *testing.T) {
 		}
 	})
 
+	t.Run("shows the settings, but not through a proxy", func(t *testing.T) {
+		g := startLocal(t, func(o *server.Options) { o.Settings = map[string]string{"log.level": "debug"} })
+		if got := g.Do(t, "GET /readyz", "", "").Want(t, http.StatusOK, ""); !strings.Contains(got.Text, `"settings":{"log.level":"debug"}`) {
+			t.Errorf("no settings in %s", got.Text)
+		}
+		if got := g.Do(t, "GET /readyz", "", "", "X-Forwarded-For", "192.0.2.1").Want(t, http.StatusOK, ""); strings.Contains(got.Text, "settings") {
+			t.Errorf("through a proxy: %s", got.Text)
+		}
+	})
+
 	t.Run("acts in every organization that is named, for keys too, and the audit log names the operator", func(t *testing.T) {
 		body := `{"name":"backend","scope":"events:write"}`
 		created := f.Do(t, "POST /api/v1/api-keys/", "", body, in...).Want(t, http.StatusCreated, "")

@@ -303,7 +303,7 @@ func newHandlers(s *Server, site *console.Site) *handlers {
 		Server: s,
 		lookup: form.Lookup{Store: o.Store},
 		health: &health{
-			store: o.Store, deliveries: o.Deliveries, checks: o.Checks, draining: &s.draining, lock: make(chan struct{}, 1),
+			store: o.Store, deliveries: o.Deliveries, checks: o.Checks, settings: o.Settings, draining: &s.draining, lock: make(chan struct{}, 1),
 		},
 		description: api,
 		documents:   newDocuments(o, s.base, api),

@@ -51,12 +51,13 @@ type Options struct {
 	Checks         []ReadinessCheck     // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
-	Observe       RequestObserver  // nil observes nothing
-	Metrics       http.Handler     // serves /metrics; nil means 404
-	Console       *console.Options // nil serves no console; the server fills in Base and OIDC
-	TLS           *tls.Config      // nil means plain HTTP/1.1; TLS also offers HTTP/2
-	ShutdownGrace time.Duration    // time for running requests at shutdown; 0 means 20 s
-	TestTimeout   time.Duration    // how long a test delivery may take; 0 means 15 s
+	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
+	Observe       RequestObserver   // nil observes nothing
+	Metrics       http.Handler      // serves /metrics; nil means 404
+	Console       *console.Options  // nil serves no console; the server fills in Base and OIDC
+	TLS           *tls.Config       // nil means plain HTTP/1.1; TLS also offers HTTP/2
+	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
+	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s
 
 	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means MinBodyMemory
 	TokenRate             int                      // requests a second per organization without API keys; 0 means check.DefaultTokenRate

@@ -63,7 +63,7 @@ server on another machine, give --url and --token.`,
 	}
 	files := database.Options{Schema: o.Schema, UntilSignal: UntilSignal}
 	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
-		doctor.New(o.Schema), doctor.NewHealthcheck(), leak.New())
+		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck(), leak.New())
 	add(groupClients, newApply(), newAPI(), newToken())
 	add(groupOther, demo.New(o.Schema), bench.New(), receive.NewListen(), receive.NewVerify(),
 		about.NewLicenses(), about.NewVersion())

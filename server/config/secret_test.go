@@ -36,7 +36,7 @@ func TestASecretIsShownNowhere(t *testing.T) {
 		"%v": fmt.Sprintf("%v", c), "%+v": fmt.Sprintf("%+v", c), "%#v": fmt.Sprintf("%#v", c), "%s": fmt.Sprintf("%s", secret),
 		"%d": fmt.Sprintf("%d", secret), "%x": fmt.Sprintf("%x", secret), "%q": fmt.Sprintf("%q", secret), "a pointer": fmt.Sprint(&secret),
 		"a private field": fmt.Sprintf("%v %+v %#v", private{c}, private{c}, private{c}),
-		"String":          secret.String(), "JSON": string(asJSON), "slog": log.String(),
+		"String":          secret.String(), "JSON": string(asJSON), "the texts": fmt.Sprint(c.Texts()), "slog": log.String(),
 	} {
 		if strings.Contains(text, "canary") || strings.Contains(text, fmt.Sprintf("%x", "canary")) {
 			t.Errorf("%s shows it: %s", name, text)

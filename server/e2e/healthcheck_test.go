@@ -45,7 +45,37 @@ func TestBesideAServer(t *testing.T) {
 	}
 }
 
-// TestSocketOfAnotherUser runs a command as another user. The command is refused.
+// TestDoctorAsksTheServer runs doctor without the flags of the running server.
+func TestDoctorAsksTheServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir, withoutToken, "KEYHOOK_WEBHOOKS_TIMEOUT=7s") // with --dev
+	code, said := finish(t, keyhook(t, dir, "doctor", "http://127.0.0.1:9/hook"))
+	for _, part := range []string{
+		`webhooks.timeout is "7s" there and "15s" here`, `egress.allow_http is "true" there and "false" here`,
+		"A subscription may have the URL http://127.0.0.1:9/hook", "The address 127.0.0.1 of the receiver is allowed",
+	} {
+		if !strings.Contains(said, part) {
+			t.Errorf("exit code %d, it does not say %q:\n%s", code, part, said)
+		}
+	}
+	if strings.Contains(said, operatorToken) {
+		t.Errorf("it shows a secret:\n%s", said)
+	}
+	if _, text := get(t, p.url+"/readyz"); strings.Contains(text, "settings") {
+		t.Errorf("anybody may read the settings: %s", text)
+	}
+	p.end(syscall.SIGTERM)
+	if _, said := finish(t, keyhook(t, dir, "doctor")); !strings.Contains(said, "No server is running, so doctor judges the settings that it found") {
+		t.Errorf("after the end of the server:\n%s", said)
+	}
+	p = start(t, dir, withoutToken)
+	if p.end(syscall.SIGTERM); !strings.Contains(p.printed(t), "kat_") {
+		t.Error("doctor counted as the first authenticated request")
+	}
+}
+
+// TestSocketOfAnotherUser runs a command as another user. The command is refused, and names the owner of the socket.
 func TestSocketOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -56,7 +86,7 @@ func TestSocketOfAnotherUser(t *testing.T) {
 	cmd := keyhook(t, dir, "keys", "list")
 	asNobody(t, cmd)
 	code, said := finish(t, cmd)
-	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " belongs to another user; run this command as that user or as root, or give --url and --token\n"
+	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " belongs to root; run this command as that user or as root, or give --url and --token\n"
 	if code != 1 || said != want {
 		t.Errorf("exit code %d: %q, want %q", code, said, want)
 	}

@@ -2,76 +2,58 @@ package doctor
 
 import (
 	"context"
-	"errors"
+	"net"
+	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/keyhook/keyhook/dispatch/alert"
-	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// checkSettings reports the problems of the settings, and whether there are none.
-func (r *report) checkSettings(flags *pflag.FlagSet) (areValid bool) {
-	list, err := config.Sources(flags)
-	if err != nil {
-		r.wrongSettings("settings", err)
-		return false
-	}
-	var changed []string
-	for _, s := range list {
-		if s.Source != "default" {
-			changed = append(changed, s.Name)
-		}
-	}
-	text := "All settings have their defaults."
-	if len(changed) > 0 {
-		text = "Changed from the defaults: " + strings.Join(changed, ", ")
-	}
-	r.ok("settings", "The settings are valid. %s", text)
-	return true
-}
+// The limits of the checks, in bytes. Doctor warns before the server does.
+const (
+	littleSpace = 2 * disk.LowSpace
+	noSpace     = 16 << 20
+	longLog     = disk.LongLog / 2
+)
 
-// wrongSettings adds each of the config.Problems in err as a problem of a check.
-func (r *report) wrongSettings(check string, err error) {
-	var problems config.Problems
-	if !errors.As(err, &problems) {
-		r.failure(check, err)
-	}
-	for _, p := range problems {
-		r.problem(check, p.Mend, "%s: %s", p.Where(), p.What)
-	}
-}
-
-// checkDatabase checks the place of the database, and the database itself or the server that owns it.
-func (r *report) checkDatabase(ctx context.Context, c config.Config, schema string) {
+// checkDatabase checks the place of the database, and the database itself or the server that owns it. It returns the settings
+// to judge: those of the running server, or else c.
+func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) config.Config {
 	path, owner, err := disk.Resolve(c.Storage.Path)
 	if err != nil {
 		r.failure("directory", err)
-		return
+		return c
 	}
 	isUsable := r.checkDirectory(path, owner)
 	r.checkSpace(path)
-	if found, mend := disk.Exposed(disk.Secret(path)); len(found) > 0 {
-		r.warning("modes", mend, "Other users may read or change: %s", strings.Join(found, ", "))
+	r.checkModes(c, path)
+	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
+		r.warning("database", "look for a program that reads the database for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
 	}
 	var pid string
 	var isRunning bool
-	err = owner.Do(func() error { pid, isRunning = storage.Owner(path); return nil })
-	switch {
-	case err != nil:
+	if err := owner.Do(func() error { pid, isRunning = storage.Owner(path); return nil }); err != nil {
 		r.failure("database", err)
-	case isRunning:
-		r.ok("database", "The process %s owns %s. Doctor did not open the file.", pid, path)
-		r.checkServer(ctx, c)
-	case isUsable: // otherwise it says the same again
-		r.checkFile(ctx, c, schema, owner)
+		return c
 	}
+	if isRunning {
+		r.ok("database", "The process %s owns %s. Doctor did not open the file.", pid, path)
+		return r.checkServer(ctx, c)
+	}
+	r.ok("settings", "No server is running, so doctor judges the settings that it found.")
+	if isUsable { // otherwise it says the same again
+		r.checkFile(ctx, c, o, owner)
+	}
+	r.checkPort(o, "server.listen", c.Server.Listen)
+	r.checkPort(o, "metrics.listen", c.Metrics.Listen)
+	return c
 }
 
 // checkDirectory reports whether the files can be used.
@@ -93,13 +75,12 @@ func (r *report) checkDirectory(path string, owner disk.User) (isUsable bool) {
 	return true
 }
 
-// littleSpace is in bytes. Doctor warns before the server does.
-const littleSpace = 2 * disk.LowSpace
-
 func (r *report) checkSpace(path string) {
 	free, total, known := disk.Free(filepath.Dir(path)) // the file may not exist yet
 	switch {
 	case !known:
+	case free < noSpace:
+		r.problem("disk", "free some space, or move the database to another disk", "Only %d MiB are free. Writes will fail soon.", free>>20)
 	case free < littleSpace || free < total/20:
 		r.warning("disk", "free some space, or shorten storage.retention_events", "%d of %d MiB are free.", free>>20, total>>20)
 	default:
@@ -107,11 +88,33 @@ func (r *report) checkSpace(path string) {
 	}
 }
 
+// checkModes checks whether other users may read what is secret.
+func (r *report) checkModes(c config.Config, path string) {
+	names := disk.Secret(path)
+	add := func(name string) {
+		if target, err := filepath.EvalSymlinks(name); name != "" && err == nil && !slices.Contains(names, target) {
+			names = append(names, target)
+		}
+	}
+	add(os.Getenv(config.EnvFile))
+	add(c.Server.TLSKeyFile)
+	for _, s := range config.Settings() {
+		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
+			add(os.Getenv(s.Env))
+		}
+	}
+	if found, mend := disk.Exposed(names); len(found) > 0 {
+		r.warning("modes", mend, "Other users may read or change: %s", strings.Join(found, ", "))
+		return
+	}
+	r.ok("modes", "Other users may not read the database, the key file or the files with secrets.")
+}
+
 // checkFile checks a database that no process owns.
-func (r *report) checkFile(ctx context.Context, c config.Config, schema string, owner disk.User) {
+func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owner disk.User) {
 	var state storage.State
 	err := owner.Do(func() (err error) {
-		state, err = storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: schema, EncryptionKey: c.Encryption.Key.Reveal()})
+		state, err = storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal()})
 		return err
 	})
 	switch {
@@ -128,36 +131,55 @@ func (r *report) checkFile(ctx context.Context, c config.Config, schema string, 
 	}
 }
 
-// checkCertificate reports when the certificate of the server expires.
-func (r *report) checkCertificate(c config.Config) {
-	pair, err := c.Server.Certificate()
-	if err != nil {
-		r.wrongSettings("tls", err)
-	}
-	if pair == nil {
+// checkPort checks whether a server could listen on an address, unless it is empty.
+func (r *report) checkPort(o Options, setting, address string) {
+	if address == "" {
 		return
 	}
-	const mend = "renew server.tls_cert_file and restart the server"
-	end := pair.Certificates[0].Leaf.NotAfter // it was parsed
-	switch left := time.Until(end); {
-	case left < 0:
-		r.problem("tls", mend, "The server's certificate expired on %s.", end.UTC().Format(time.DateOnly))
-	case left < alert.ExpiresSoon:
-		r.warning("tls", mend, "The server's certificate expires on %s.", end.UTC().Format(time.DateOnly))
-	default:
-		r.ok("tls", "The server's certificate is valid until %s.", end.UTC().Format(time.DateOnly))
+	l, err := o.Listen(setting, address)
+	if err != nil {
+		r.failure("port", err)
+		return
+	}
+	l.Close()
+	if _, port, _ := net.SplitHostPort(address); port != "0" {
+		r.ok("port", "%s: %s is free.", setting, address)
 	}
 }
 
-// checkAlerts checks alerts.urls. It sends nothing.
-func (r *report) checkAlerts(c config.Alerts) {
-	channels, err := alert.Channels(c.URLs)
-	switch {
-	case err != nil:
-		r.failure("alerts", err)
-	case len(channels) == 0:
-		r.ok("alerts", "Doctor found no alerts.urls. Without them, Keyhook tells nobody when a subscription is disabled or the disk is nearly full.")
+// The differences between clocks that matter: receivers refuse signatures that are some minutes old.
+const (
+	smallSkew = 5 * time.Second
+	largeSkew = 2 * time.Minute
+)
+
+// checkClock compares the clock behind a response with the clock of this machine. The Date header has whole seconds.
+func (r *report) checkClock(who string, header http.Header) {
+	at, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return
+	}
+	const text = "The clock of %s differs from the clock of this machine by %s."
+	switch by := time.Since(at).Round(time.Second); {
+	case by.Abs() > largeSkew:
+		r.problem("clock", "synchronize both clocks with NTP, because receivers refuse old signatures", text, who, by)
+	case by.Abs() > smallSkew:
+		r.warning("clock", "synchronize both clocks with NTP", text, who, by)
 	default:
-		r.ok("alerts", "Keyhook tells %s. Test them with: keyhook alert test", output.Count(len(channels), "channel", "channels"))
+		r.ok("clock", "The clock of %s agrees with the clock of this machine.", who)
+	}
+}
+
+// checkHardwareClock compares the system's clock with the clock that runs while the machine is off. Only Linux shows that
+// one, and most virtual machines have none.
+func (r *report) checkHardwareClock() {
+	text, _ := os.ReadFile("/sys/class/rtc/rtc0/since_epoch") // no text is no number
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return
+	}
+	if by := time.Since(time.Unix(seconds, 0)).Round(time.Second); by.Abs() > largeSkew {
+		r.warning("clock", "synchronize the system clock with NTP, and then run: hwclock --systohc --utc",
+			"The system clock and the hardware clock differ by %s, so one of them is wrong.", by)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,18 +16,24 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// New returns the command doctor. schema is the text of schema.sql.
-func New(schema string) *cobra.Command {
+// Options are what the checks need from the other commands.
+type Options struct {
+	Schema string                                              // the text of schema.sql
+	Listen func(setting, address string) (net.Listener, error) // how serve listens on the address of a setting
+}
+
+// New returns the command doctor.
+func New(o Options) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Find problems of the installation or of a receiver, and say how to fix them",
-		Long: `Find problems of the installation or of a receiver, and say how to fix them. Doctor checks settings, directory, disk,
-database, certificate and alerts. Doctor changes nothing. If a server is running, doctor asks the server whether it is
-ready, and does not open the database. Use the same flags, environment and file as for serve.
+		Long: `Find problems of the installation or of a receiver, and say how to fix them. Doctor checks settings, secrets, directory,
+disk, database, certificate and clock. Doctor changes nothing. If a server is running, doctor asks the server for its
+settings and does not open the database. If no server is running, use the same flags, environment and file as for serve.
 
-With a URL, doctor also checks that receiver. Doctor connects as a delivery does. It sends one HEAD request without a
-body, and nothing else.
+With a URL, doctor also checks that receiver: name, addresses, certificate, redirects, response times and clock. Doctor
+connects as a delivery does. It sends one HEAD request without a body, and nothing else.
 
 The exit code is 1 if there is a problem.`,
 		Example: `  keyhook doctor
@@ -36,10 +43,11 @@ The exit code is 1 if there is a problem.`,
 			ctx, r := cmd.Context(), &report{}
 			areValid := r.checkSettings(cmd.Flags())
 			c, _ := config.Load(cmd.Flags()) // checkSettings has reported the error
-			if areValid {                    // otherwise, no other check is possible
-				r.checkDatabase(ctx, c, schema)
-				r.checkCertificate(c)
-				r.checkAlerts(c.Alerts)
+			r.checkSecrets(c)
+			if areValid { // otherwise, no other check is possible
+				c = r.checkDatabase(ctx, c, o)
+				r.checkServing(c)
+				r.checkHardwareClock()
 				if len(args) == 1 {
 					r.checkReceiver(ctx, c, args[0])
 				}
@@ -99,7 +107,10 @@ type finding struct {
 }
 
 // report is all that doctor found.
-type report struct{ findings []finding }
+type report struct {
+	findings        []finding
+	serverHasAlerts bool // the running server has alerts.urls, which are secret
+}
 
 func (r *report) ok(check, format string, args ...any) { r.add(resultOK, check, "", format, args...) }
 

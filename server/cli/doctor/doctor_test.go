@@ -8,10 +8,10 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"io"
 	"log/slog"
 	"maps"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli"
+	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -111,6 +112,11 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 		}
 	}
 	tls := []string{"--server.tls_cert_file=DIR/tls.crt", "--server.tls_key_file=DIR/tls.key"}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
 	for _, tt := range []struct {
 		name                string
 		change              func(t *testing.T, dir string)
@@ -141,10 +147,28 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 		}, nil, "warning", "modes", "chmod 600"},
 		{"a missing directory", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
 		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s" for seconds, or another unit: ms, m, h, d, w`},
-		{"a certificate", certificate(365 * 24 * time.Hour), tls, "ok", "tls", "The server's certificate is valid until 2"},
-		{"a certificate that expires soon", certificate(13*24*time.Hour + time.Minute), tls, "warning", "tls", "The server's certificate expires on 2"},
+		{"a proxy network that is too large", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
+		{"a proxy network that is a part of IPv4", func(*testing.T, string) {}, []string{"--server.trusted_proxies=10.0.0.1,16.0.0.0/4"}, "problem", "proxies", "from 16.0.0.0/4"},
+		{"a proxy network that is a part of IPv6", func(*testing.T, string) {}, []string{"--server.trusted_proxies=2001::/16"}, "problem", "proxies", "from 2001::/16"},
+		{"private networks of proxies", func(*testing.T, string) {}, []string{"--server.trusted_proxies=10.0.0.0/8,fd00::/32"}, "ok", "address", "127.0.0.1:0"},
+		{"a certificate", certificate(365 * 24 * time.Hour), tls, "ok", "tls", "The server's certificate is valid for another 364 days"},
+		{"a certificate that expires soon", certificate(13*24*time.Hour + time.Minute), tls, "warning", "tls", "The server's certificate expires in 13 days"},
 		{"a certificate that has expired", certificate(-time.Hour), tls, "problem", "tls", "The server's certificate expired on"},
+		{"a private key that other users may read", func(t *testing.T, dir string) {
+			certificate(time.Hour)(t, dir)
+			if err := os.Chmod(filepath.Join(dir, "tls.key"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, tls, "warning", "modes", "tls.key"},
+		{"TLS under an address without it", certificate(time.Hour), append(tls[:2:2], "--server.base_url=http://keys.example.com"), "warning", "address", "set server.base_url to the https:// address"},
+		{"a proxy that is not declared", func(*testing.T, string) {}, []string{"--server.base_url=https://keys.example.com"}, "warning", "address", "server.trusted_proxies"},
+		{"a port that another program has", func(*testing.T, string) {}, []string{"--metrics.listen=" + taken.Addr().String()}, "problem", "port", "(metrics.listen)"},
+		{"a server without TLS for other machines", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "unencrypted"},
 		{"a missing certificate", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
+		{"a token that was encoded twice", func(*testing.T, string) {}, []string{"--bootstrap.token=YW4tb3BlcmF0b3ItdG9rZW4tb2YtdGVzdHM="}, "warning", "secrets", "base64 of another text"},
+		{"a token in quotes", func(*testing.T, string) {}, []string{`--bootstrap.token="an-operator-token-of-tests"`}, "warning", "secrets", "quotes"},
+		{"a network that is both allowed and denied", func(*testing.T, string) {}, []string{"--egress.allowed_networks=10.1.0.0/16", "--egress.denied_networks=10.0.0.0/8"}, "warning", "egress", "10.0.0.0/8"},
+		{"deliveries to internal networks", func(*testing.T, string) {}, []string{"--egress.allowed_networks=169.254.0.0/16"}, "warning", "egress", "169.254.0.0/16"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -191,8 +215,12 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 		case "/rude":
 			w.Header().Set("Location", "/\u009b31m")
 			w.WriteHeader(http.StatusFound)
+		case "/late":
+			w.Header().Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
 		case "/post":
 			w.WriteHeader(http.StatusMethodNotAllowed)
+		case "/closed":
+			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
 	t.Cleanup(receiver.Close)
@@ -208,12 +236,17 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 		asks                bool
 	}{
 		{"a good receiver", receiver.URL + "/hook", let, "ok", "receiver", "responds to HEAD with 200", true},
-		{"a receiver that accepts only POST", receiver.URL + "/post", let, "ok", "receiver", "with 405", true},
+		{"the certificate of a receiver", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
+		{"the response times of a receiver", receiver.URL + "/hook", let, "ok", "times", ", first byte after ", true},
+		{"a receiver that accepts only POST", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
 		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "a delivery follows no redirect", true},
 		{"a receiver with control characters for a terminal", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
-		{"a certificate of an unknown authority", receiver.URL, let[:1], "problem", "receiver", "unknown authority", false},
+		{"a receiver with a wrong clock", receiver.URL + "/late", let, "problem", "clock", "differs from the clock of this machine by 10m", true},
+		{"a receiver that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
+		{"a certificate of an unknown authority", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
 		{"an internal address", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
-		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "address_not_allowed", false},
+		{"how to allow an internal address", receiver.URL, nil, "problem", "dns", "add 127.0.0.1 to egress.allowed_networks", false},
+		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "dns", "remove the network of this address from egress.denied_networks", false},
 		{"a URL without TLS", "http://example.com/", nil, "problem", "url", "https_required", false},
 		{"a receiver that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {
@@ -254,28 +287,58 @@ func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 
 func TestDoctorBesideARunningServer(t *testing.T) {
 	t.Parallel()
-	for checks, want := range map[string]string{
-		`{}`: "is ready.", `{"scheduler":{"ok":false,"problem":"it has stopped"}}`: "scheduler: it has stopped",
-	} {
-		path := filepath.Join(t.TempDir(), "keyhook.db")
-		storagetest.OpenWith(t, storagetest.Options(t, path)) // this test owns the file
-		listen(t, path, `{"status":"ready","checks":`+checks+`}`)
-		result := map[bool]string{true: "ok", false: "problem"}[checks == "{}"]
-		if _, got := examine(t, "--storage.path="+path); !got.has(result, "server", want) || !got.has("ok", "database", "Doctor did not open the file") {
-			t.Errorf("%s: %+v", checks, got)
-		}
+	defaults, err := config.Load(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	dev := defaults.Dev().Texts()
+	for _, tt := range []struct {
+		name                string
+		settings            map[string]string // of the server; nil if it does not tell them
+		url                 string
+		result, check, says string
+	}{
+		{"judges a URL with the settings of the server", dev, "http://127.0.0.1:9/hook", "ok", "url", "may have the URL"},
+		{"judges another URL with them too", dev, "http://10.1.2.3/hook", "problem", "url", "refused"},
+		{"judges the rest with them", dev, "", "warning", "egress", "http:// URLs"},
+		{"says how they differ", dev, "", "ok", "settings", `egress.allow_http is "true" there and "false" here`},
+		{"judges what it found if the server does not tell", nil, "http://127.0.0.1:9/hook", "problem", "url", "refused"},
+		{"knows that the server has alerts", map[string]string{"alerts.urls": "[redacted]"}, "", "ok", "alerts", "The server has alerts.urls"},
+		{"says that the server does not tell", nil, "", "warning", "settings", "judges the settings that it found"},
+		{"says that it does not understand them", map[string]string{"log.level": "loud"}, "", "warning", "settings", "same version"},
+		{"keeps what the server does not know", map[string]string{"future.setting": "1", "log.level": "debug"}, "", "ok", "settings", `log.level is "debug" there`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "keyhook.db")
+			storagetest.OpenWith(t, storagetest.Options(t, path)) // this test owns the file
+			listen(t, path, tt.settings)
+			args := []string{"--storage.path=" + path}
+			if tt.url != "" {
+				args = append(args, tt.url)
+			}
+			if _, got := examine(t, args...); !got.has(tt.result, tt.check, tt.says) {
+				t.Errorf("no %s of %s with %q in %+v", tt.result, tt.check, tt.says, got)
+			}
+		})
+	}
+	t.Run("says that it judges what it found if no server is running", func(t *testing.T) {
+		t.Parallel()
+		if _, got := examine(t, "--storage.path="+filepath.Join(t.TempDir(), "keyhook.db")); !got.has("ok", "settings", "No server is running, so doctor judges the settings that it found") {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
-// listen answers on the local socket like a server.
-func listen(t *testing.T, database, body string) {
+// listen answers on the local socket like a server with these settings.
+func listen(t *testing.T, database string, settings map[string]string) {
 	t.Helper()
 	l, err := socket.Listen(database, slog.New(slog.DiscardHandler))
 	if err != nil || l == nil {
 		t.Fatalf("listener %v, error %v", l, err)
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, body) // the client sees an error
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "ready", "checks": map[string]any{}, "settings": settings}) // the client sees an error
 	})}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // http.ErrServerClosed
@@ -283,6 +346,19 @@ func listen(t *testing.T, database, body string) {
 		_ = server.Close()
 		serving.Wait()
 	})
+}
+
+// TestDoctorKnowsDamagedSecrets is not parallel, because it sets a variable of the process.
+func TestDoctorKnowsDamagedSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(" an-operator-token-of-tests\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KEYHOOK_BOOTSTRAP_TOKEN_FILE", file)
+	_, got := examine(t, "--storage.path="+filepath.Join(t.TempDir(), "keyhook.db"))
+	if !got.has("problem", "settings", "visible ASCII characters") || !got.has("warning", "secrets", "bootstrap.token: the value has white space around it") {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestDoctorIsReadable(t *testing.T) {

@@ -26,11 +26,13 @@ const readyTimeout = 2500 * time.Millisecond
 // readiness is the response of /readyz.
 type readiness struct {
 	where  string // the URL or the socket
+	header http.Header
 	Status string `json:"status"`
 	Checks map[string]struct {
 		OK      bool   `json:"ok"`
 		Problem string `json:"problem"`
 	} `json:"checks"`
+	Settings map[string]string `json:"settings"` // nil if the response did not come over the socket
 }
 
 // failures lists the checks that fail. It is empty if the server is ready.
@@ -75,19 +77,20 @@ func askAt(ctx context.Context, base string, dial func(ctx context.Context, netw
 	if err != nil {
 		return r, fmt.Errorf("cannot ask %s: %w", base, cmp.Or(context.Cause(ctx), err))
 	}
+	r.header = response.Header
 	if err := json.Unmarshal(response.Body, &r); err != nil || r.Status == "" {
 		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", base, response.Status), "check server.listen")
 	}
 	return r, nil
 }
 
-// checkServer asks the running server whether it is ready.
-func (r *report) checkServer(ctx context.Context, c config.Config) {
+// checkServer asks the running server whether it is ready, and with which settings it runs. It returns these settings.
+func (r *report) checkServer(ctx context.Context, c config.Config) config.Config {
 	ready, err := askReady(ctx, c)
 	if err != nil {
 		r.problem("server", "run doctor with the same settings as the server, and look at the log of the server",
 			"A server owns the database, but does not respond: %v", err)
-		return
+		return c
 	}
 	failures := ready.failures()
 	for _, failure := range failures {
@@ -96,4 +99,30 @@ func (r *report) checkServer(ctx context.Context, c config.Config) {
 	if len(failures) == 0 {
 		r.ok("server", "%s is ready.", ready.where)
 	}
+	r.checkClock("the server", ready.header)
+	return r.settingsOf(ready, c)
+}
+
+// settingsOf returns the settings of the running server, and says how they differ from those that this command has found.
+func (r *report) settingsOf(ready readiness, found config.Config) config.Config {
+	if ready.Settings == nil {
+		r.warning("settings", "run doctor as the user of the server", "Doctor cannot ask the server for its settings over its socket, so it judges the settings that it found.")
+		return found
+	}
+	judged, err := found.WithTexts(ready.Settings)
+	if err != nil {
+		r.warning("settings", "run the doctor of the same version as the server", "Doctor does not understand the settings of the server, so it judges the settings that it found: %v", err)
+		return found
+	}
+	r.serverHasAlerts = ready.Settings["alerts.urls"] != ""
+	text, own := "The server runs with the same settings.", found.Texts()
+	if different := config.Differences(own, ready.Settings); len(different) > 0 {
+		text = "The server runs with other settings than doctor found, such as from its flags or from before a change. " +
+			"Doctor judges the settings of the server."
+		for _, name := range different {
+			text += fmt.Sprintf("\n%s is %q there and %q here", name, ready.Settings[name], own[name])
+		}
+	}
+	r.ok("settings", "%s", text)
+	return judged
 }
