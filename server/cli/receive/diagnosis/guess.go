@@ -64,10 +64,11 @@ func (d Delivery) guessContent(scheme Scheme) (found []Mistake) {
 	return found
 }
 
-// isRewritten reports whether the body is JSON that Keyhook would have written in another way.
+// isRewritten reports whether the body is an event that Keyhook would have written in another way.
 func isRewritten(body []byte) bool {
+	sent := inOrderSent(body)
 	var compact bytes.Buffer
-	return json.Compact(&compact, body) == nil && (!bytes.Equal(compact.Bytes(), body) || !bytes.HasPrefix(body, []byte(`{"id":`)))
+	return sent != nil && json.Compact(&compact, sent) == nil && !bytes.Equal(compact.Bytes(), body)
 }
 
 // guessMissing looks for a header that may be the missing one under another name.

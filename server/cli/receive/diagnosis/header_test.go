@@ -89,6 +89,8 @@ func TestMistakes(t *testing.T) {
 		{"in hex, standard", inHex(mac(decoded(secret), standardMessage)), "standard", "signature_in_hex"},
 		{"the body read before", inHex(mac(secret, stamp+".")), "hex", "body_empty"},
 		{"the body with a line feed", hexOf(secret, body+"\n"), "hex", "body_newline_removed"},
+		{"the body as Python writes it", hexOf(secret, pythonBody), "hex", "body_reserialized"},
+		{"the body as Python writes it, standard", standardOf(secret, pythonBody), "standard", "body_reserialized"},
 		{"the prefix left out", inHex(mac(strings.TrimPrefix(secret, "whsec_"), message)), "hex", "secret_without_prefix"},
 		{"the secret decoded", inHex(mac(decoded(secret), message)), "hex", "secret_decoded"},
 		{"the secret not decoded", inStandard(mac(secret, standardMessage)), "standard", "secret_not_decoded"},
