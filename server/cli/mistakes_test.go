@@ -87,7 +87,7 @@ func TestMistakes(t *testing.T) {
 		"keys create --name x --scope a:b --expires-at 2027-01-01": "must have the form of 2027-01-01T00:00:00Z",
 		"keys verify " + key: "must be the API key itself, svc_…, not an id", "keys verify kat_" + strings.Repeat("0", 36): "must be an API key, svc_…, not an access token",
 		"permissions create --key Orders:Read": "words of lower-case letters, digits and _ with colons between them",
-		"events publish a.b {'a':1}":           "JSON must be valid JSON: line 1, column 2 (byte 1): write names and texts in double quotes, not in single quotes",
+		"events publish a.b {'a':1}":           "JSON must be valid JSON: it is wrong in line 1, column 2 (byte 1)",
 		"events publish a.b data.json":         "for a file, write - and then <FILE", "events publish a.b {}x": "text follows the first value; write only one value",
 		"keys list --url http://x/api/v1/ --token t": `the URL of a server must end before /api/v1; write "http://x"`,
 		"keys list --url localhost:1 --token t":      "give a URL with http:// or https://",

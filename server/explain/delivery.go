@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -388,8 +387,7 @@ func (r *Receiver) untilExpiry() string {
 }
 
 func (r *Receiver) expired() Delivery {
-	return tell(Expired, fmt.Sprintf(
-		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept))).add(cause, r.lastAttempt())
+	return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").add(cause, r.lastAttempt())
 }
 
 // exhausted explains the newest delivery that ended so. Its DueAt is its end, on the clock of FailingSince: the end of the request is a
