@@ -104,8 +104,8 @@ func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
 		return wanted, nil
 	}
 	c.run.Presented = h.auth.reader.ReadToken(*token)
-	if refused, ok := fault.As(c.run.Unreadable); ok && refused.Code == credential.CodeWrongScheme {
-		c.run.Unreadable = errKeySignsIn
+	if c.run.Unreadable != nil {
+		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
 	return wanted, nil
 }
@@ -160,10 +160,6 @@ func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
 	}
 	return body, err
 }
-
-// errKeySignsIn refuses an API key in place of an access token. The body has no scheme that could be wrong.
-var errKeySignsIn = fault.New(fault.Unauthenticated, credential.CodeUnknown,
-	"This is an API key, and only an access token (kat_…) can sign in. Create one with: keyhook token create")
 
 // errSignedIn refuses a link that would end the session of somebody else without a question.
 var errSignedIn = fault.New(fault.Conflict, "signed_in_as_other",

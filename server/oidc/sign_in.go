@@ -1,7 +1,6 @@
 package oidc
 
 import (
-	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -135,8 +134,6 @@ func (s *SignIn) open(sealed, state string) (p pending, err error) {
 		return p, expired("the state is not that of the cookie")
 	case !time.Now().Before(p.Expires):
 		return p, expired("the sign-in took longer than " + SignInLife.String())
-	case s.used.has(p.State):
-		return p, expired("the sign-in was finished before")
 	}
 	return p, nil
 }
@@ -207,13 +204,6 @@ type usedStates struct {
 	swept   time.Time
 }
 
-func (u *usedStates) has(state string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, found := u.expires[state]
-	return found
-}
-
 // take returns true once for each state.
 func (u *usedStates) take(state string, expires time.Time) bool {
 	u.mu.Lock()
@@ -257,7 +247,7 @@ func errorCode(text string) string {
 	if len(text) > 60 || strings.ContainsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
 		return "(not a code of OAuth)"
 	}
-	return cmp.Or(text, "(no code)")
+	return text
 }
 
 // away says that the issuer cannot be asked.
