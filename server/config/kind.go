@@ -91,7 +91,7 @@ func duration(least, most time.Duration) kind {
 	inner := limited("duration", `"500ms", "15s", "12h" or "30d"`, ParseDuration, least, most)
 	return kind{label: inner.label, parse: func(s string) (any, error) {
 		if decimal.MatchString(s) {
-			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s")+" for seconds, or another unit: ms, m, h, d, w")
+			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s")+" for seconds, or another unit: ms, m, h, d")
 		}
 		return inner.parse(s)
 	}}
@@ -108,26 +108,20 @@ func durationOrNone(least, most time.Duration) kind {
 	}}
 }
 
-// longUnits are the units that time.ParseDuration does not know: a week is 7 days, and a day is 24 hours.
-var longUnits = regexp.MustCompile(`^(?:([0-9]{1,4})w)?(?:([0-9]{1,5})d)?([^-+]*)$`)
+// days is a duration that begins with days, which time.ParseDuration does not know: a day is 24 hours.
+var days = regexp.MustCompile(`^([0-9]{1,5})d(.*)$`)
 
-// ParseDuration reads a duration such as 90s, 30d, 2w or 1d12h, of settings and of flags.
+// ParseDuration reads a duration such as 90s, 30d or 1d12h, of settings and of flags.
 func ParseDuration(text string) (d time.Duration, err error) {
-	rest := text
-	parts := longUnits.FindStringSubmatch(text)
-	if hasLong := parts != nil && parts[1]+parts[2] != ""; hasLong {
-		weeks, _ := strconv.Atoi(parts[1]) // no digits are 0
-		days, _ := strconv.Atoi(parts[2])
-		d, rest = time.Duration(7*weeks+days)*24*time.Hour, cmp.Or(parts[3], "0s")
+	if parts := days.FindStringSubmatch(text); parts != nil {
+		whole, _ := strconv.Atoi(parts[1])
+		d, text = time.Duration(whole)*24*time.Hour, cmp.Or(parts[2], "0s")
 	}
-	short, err := time.ParseDuration(rest)
-	switch {
-	case err != nil:
-		return 0, errors.New("must be a duration with a unit, such as 90s, 30m, 12h, 30d or 2w")
-	case d < 0, d > 0 && d+short < 0: // more than the type can hold
-		return 0, errors.New("must be less than 290 years")
+	rest, err := time.ParseDuration(text)
+	if err != nil || d > 0 && (rest < 0 || d+rest < d) { // the sum may be more than the type can hold
+		return 0, errors.New("must be a duration with a unit, such as 90s, 30m, 12h or 30d")
 	}
-	return d + short, nil
+	return d + rest, nil
 }
 
 func readWhole(s string) (int, error) {

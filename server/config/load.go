@@ -98,9 +98,6 @@ func (l *loader) load() (c Config, err error) {
 			l.wrong(r.names[0], advise(r.what, r.mend))
 		}
 	}
-	if err := checkEncryptionKey(c.Encryption.Key.Reveal(), c.Storage.Path); err != nil && !failed["storage.path"] {
-		l.wrong("encryption.key", err)
-	}
 	if len(l.problems) > 0 {
 		slices.SortStableFunc(l.problems, func(a, b Problem) int { return index(a.Setting) - index(b.Setting) })
 		return Config{}, l.problems

@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -91,10 +90,8 @@ const EnvWebhookSecret = envPrefix + "WEBHOOK_SECRET"
 // otherVariables belong to the commands that are clients or receivers, and to the tests.
 var otherVariables = []string{EnvFile, EnvWebhookSecret, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "TEST_REQUIRE"}
 
-// serviceLink is a variable that Kubernetes sets in every pod for a Service whose name begins with keyhook.
-var serviceLink = regexp.MustCompile(`^KEYHOOK_(.*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
-
-// unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting.
+// unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting. Kubernetes sets
+// some in every pod for a Service whose name begins with keyhook.
 func unknownVariables(environ []string) (found Problems) {
 	known := slices.Clone(otherVariables)
 	for _, s := range allSettings {
@@ -102,16 +99,11 @@ func unknownVariables(environ []string) (found Problems) {
 	}
 	slices.Sort(environ)
 	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
+		name, _, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
-		mend := suggest(name, known, "unset it")
-		// Kubernetes sets KEYHOOK_PORT=tcp://10.0.0.1:80, and people write KEYHOOK_PORT=8080.
-		isPerson := (name == "KEYHOOK_PORT" || name == "KEYHOOK_SERVER_PORT") && decimal.MatchString(value)
-		if serviceLink.MatchString(name) && !isPerson {
-			mend = "add enableServiceLinks: false to the spec of the pod, because Kubernetes sets this variable for a Service"
-		}
+		mend := suggest(name, known, "unset it; if Kubernetes has set it, add enableServiceLinks: false to the spec of the pod")
 		found = append(found, NewProblem("", name, advise("this variable is not a setting", mend)))
 	}
 	return found

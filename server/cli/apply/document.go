@@ -22,7 +22,6 @@ type document struct {
 	entries  []*entry       // each after those that it may refer to
 	sections map[string]int // lines
 	problems []problem
-	text     []byte
 }
 
 // entry is one object of the file.
@@ -70,14 +69,14 @@ func (e *entry) lineOf(field string) int {
 
 // parse reads the YAML of a file. A mistake of YAML itself is an error. All others are problems of the document.
 func parse(name string, text []byte) (*document, error) {
-	doc := &document{sections: map[string]int{}, text: text}
+	doc := &document{sections: map[string]int{}}
 	top, second, err := config.ParseYAML(text)
 	if err == nil && top != nil {
 		err = top.Decode(new(any)) // finds a name that is there twice, and an alias inside itself, which has no end
 	}
 	if wrong, is := errors.AsType[*yaml.TypeError](err); is {
 		for _, text := range wrong.Errors {
-			line, what, _ := config.YAMLProblem(nil, errors.New(text))
+			line, what := config.YAMLProblem(errors.New(text))
 			doc.wrong(line, "%s", what)
 		}
 		err = nil
@@ -87,8 +86,8 @@ func parse(name string, text []byte) (*document, error) {
 	}
 	switch {
 	case err != nil:
-		line, what, mend := config.YAMLProblem(text, err)
-		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + mend}}}
+		line, what := config.YAMLProblem(err)
+		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + config.YAMLMend}}}
 	case top == nil:
 		return nil, Problems{name, []problem{{0, "the file is empty; write at least one section, such as plans:"}}}
 	case top.Kind != yaml.MappingNode:
@@ -139,8 +138,6 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 		switch {
 		case section == "subscriptions" && (name == "headers" || name == "secret"):
 			d.wrong(key.Line, "%s: no secret stands in this file; write it to another file, and name that one with %s_file", name, name)
-		case config.IsBlank(value) && config.HasComment(d.text, value.Line):
-			d.wrong(value.Line, "%s: there is no value, because # begins a comment; write the value in quotes", name)
 		case err != nil:
 			d.wrong(value.Line, "%s: %v", output.Escape(name), err)
 		case section == "subscriptions" && (name == headersFile || name == secretFile):
@@ -186,7 +183,7 @@ var octal = regexp.MustCompile("^[-+]?0[0-9_]")
 func toJSON(node *yaml.Node) (any, error) {
 	switch {
 	case config.IsBlank(node):
-		return nil, errors.New("there is no value; write one, or remove the line")
+		return nil, errors.New("there is no value; write one (in quotes if it begins with #), or remove the line")
 	case node.Kind == yaml.MappingNode:
 		members := map[string]any{}
 		for pair := range slices.Chunk(node.Content, 2) {
