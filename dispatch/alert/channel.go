@@ -78,7 +78,7 @@ func (c *Channel) parse() error {
 	}
 	if err != nil {
 		c.send = nil
-		return advise("the URL of "+service+" is wrong: "+c.scrub(err), formsMend)
+		return advise("the URL of "+service+" is wrong: "+err.Error(), formsMend) // the text has no part of the URL
 	}
 	return nil
 }

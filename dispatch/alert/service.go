@@ -91,10 +91,15 @@ func (p post) send(ctx context.Context, m message) error {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the service answered %d", response.StatusCode)
+		return answered(response.StatusCode)
 	}
 	return nil
 }
+
+// answered is the status of a service that has not taken a message.
+type answered int
+
+func (a answered) Error() string { return fmt.Sprintf("the service answered %d", int(a)) }
 
 // discord is the form discord://TOKEN@ID (discord.com/developers/docs/resources/webhook). Nothing in a message mentions anybody.
 func discord(u *url.URL, _ *options) (post, error) {
@@ -169,9 +174,6 @@ func ntfy(u *url.URL, o *options) (post, error) {
 		return post{}, errors.New("the topic after the host is missing")
 	}
 	p := post{titled: "Title", text: bodyOnly, header: http.Header{}}
-	if priority := o.take("priority", ""); priority != "" {
-		p.header.Set("Priority", mime.QEncoding.Encode("utf-8", priority))
-	}
 	var err error
 	p.url, err = webURL(u, o.take("scheme", "https"), u.EscapedPath())
 	setUser(p.header, u)
