@@ -292,21 +292,3 @@ func TestEveryNameRefusesInvisibleCharacters(t *testing.T) {
 		}
 	}
 }
-
-func TestAPathWithNothingNamesThePathThatWasMeant(t *testing.T) {
-	t.Parallel()
-	f := start(t)
-	for path, want := range map[string]string{
-		"/api/v1/keys/":                          "Did you mean /api/v1/api-keys/?",
-		"/api/v1/keys/key_x/":                    "Did you mean /api/v1/api-keys/?",
-		"/v1/whoami":                             "Did you mean /api/v1/whoami/?",
-		"/api/v1/subscriptions/":                 "Did you mean /api/v1/webhooks/subscriptions/?",
-		"/api/v1/event/":                         "Did you mean /api/v1/events/?",
-		"/api/v1/colours/":                       "There is nothing at this path. GET /openapi.yaml lists all paths.",
-		"/" + strings.Repeat("x/", 20) + "keys/": "There is nothing at this path. GET /openapi.yaml",
-	} {
-		if got := f.Do(t, "GET "+path, servertest.Operator, "").Want(t, 404, "not_found"); !strings.Contains(got.Text, want) {
-			t.Errorf("%s: %s, want %s", path, got.Text, want)
-		}
-	}
-}

@@ -44,12 +44,9 @@ func ClockCheck(state func() clock.State) ReadinessCheck {
 // checkTime is the timeout of all checks together.
 const checkTime = 2 * time.Second
 
-// How long a result of the checks is served from the cache. Anybody may ask as often as they like, so the number of requests
-// must not change the cost. A problem is cached for a shorter time, so that its end shows soon.
-const (
-	readyKept    = time.Second
-	notReadyKept = 100 * time.Millisecond
-)
+// readyKept is how long a result of the checks is served from the cache. Anybody may ask as often as they like, so the number of requests
+// must not change the cost.
+const readyKept = time.Second
 
 // health are the endpoints for probes.
 type health struct {
@@ -118,11 +115,7 @@ func (h *health) readiness(ctx context.Context) readyBody {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
 	h.last, h.wasDraining = h.check(ctx), draining
-	kept := readyKept
-	if h.last.Status != isReady {
-		kept = notReadyKept
-	}
-	h.until = time.Now().Add(kept)
+	h.until = time.Now().Add(readyKept)
 	return h.last
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // aKey is the noun in the text of a 404, as in the store.
@@ -63,14 +62,7 @@ func newKeyBody(k access.Key) keyBody {
 	}
 }
 
-// errIdempotencyKey refuses a header that clients expect to make a repetition safe.
-var errIdempotencyKey = fault.New(fault.Malformed, form.CodeInvalidParameter, "The header Idempotency-Key has no effect on API keys, because a response "+
-	"shows a key only once. Send external_id in the body instead: then a repetition is 409 with the id of the first key in conflicting_id.")
-
 func (h *handlers) createKey(x *exchange.Exchange) error {
-	if len(x.Request.Header["Idempotency-Key"]) > 0 {
-		return errIdempotencyKey
-	}
 	f := x.Form()
 	f.Require("name", "scope")
 	name, scope, expires := f.Label("name"), h.lookup.Scope(x.Request.Context(), f, "scope"), f.Expiry("expires_at")

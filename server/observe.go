@@ -37,7 +37,7 @@ func (s *Server) observe(c *call) {
 	if !s.options.Logger.Enabled(c.Request.Context(), level) {
 		return
 	}
-	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
+	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow() {
 		s.unknown.Report(false)
 		return
 	}

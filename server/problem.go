@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -65,15 +63,9 @@ const (
 	codeTooBusy    = "too_busy"
 )
 
-// codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day.
-const codeStorageQuota = "storage_quota_exceeded"
-
-// quotaRetryAfter returns the seconds until the next UTC day, when the quota of bytes starts again. It returns one hour at
-// most, because an operator may change the plan earlier.
-func quotaRetryAfter(now time.Time) int64 {
-	const day, most = 86_400, 3_600
-	return min(day-now.Unix()%day, most)
-}
+// codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day. An operator may change the plan before the
+// next day, so its Retry-After is an hour.
+const codeStorageQuota, retryAfterQuota = "storage_quota_exceeded", "3600"
 
 // fail responds with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
@@ -92,7 +84,7 @@ func (s *Server) fail(c *call, err error) {
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusTooManyRequests:
 		if p.Code == codeStorageQuota {
-			c.SetHeader("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
+			c.SetHeader("Retry-After", retryAfterQuota)
 		}
 	case http.StatusServiceUnavailable:
 		if c.Header()["Retry-After"] != nil {

@@ -43,6 +43,8 @@ func (h *handlers) table() []route {
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.readCaller).to(anyone),
 		get("/api/v1/usage/", h.usage.OfPlan).to(anyone),
+		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		get("/api/v1/usage/organizations/", h.usage.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 		signIn(http.MethodPost, "/api/v1/session/", h.createSession).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.readSession).to(anyone),
 		del("/api/v1/session/", h.endSession).to(anyone),
@@ -153,10 +155,6 @@ func (h *handlers) table() []route {
 		post("/api/v1/users/{id}/access-tokens/", h.platform.CreateToken).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.ReadToken).need(access.PlatformRead).of(token),
 		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.RevokeToken).need(access.PlatformWrite).of(token),
-
-		// Usage stands last, because router.advice names the first path with the last name of a wrong one.
-		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
-		get("/api/v1/usage/organizations/", h.usage.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 	}
 }
 

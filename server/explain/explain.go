@@ -4,7 +4,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -24,7 +23,6 @@ type Request struct {
 	Length  int                    // of the key, in bytes, if it was not named by its id
 	Code    string                 // of the first check that failed
 	Unknown access.Scope           // needed permissions that do not exist; set if the permission check failed
-	KeyPlan string                 // a plan with API keys; set if the check of the plan failed, unless there is none
 	Route   Route
 }
 
@@ -174,7 +172,7 @@ func (r *Request) planFacts() (value, passed, failed string) {
 	name := r.State.Plan.Name
 	return name, "The plan " + name + " includes API keys.",
 		fmt.Sprintf("The plan %s does not include API keys. Move the organization to one that does: PATCH /api/v1/organizations/%s/ {\"plan\": \"%s\"}.",
-			name, r.State.Home.ID, cmp.Or(r.KeyPlan, unknownPlan))
+			name, r.State.Home.ID, unknownPlan)
 }
 
 func (r *Request) rateLimitFacts() (value, passed, failed string) {

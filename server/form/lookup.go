@@ -100,6 +100,9 @@ func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
 	if len(wrong) == 0 {
 		return scope
 	}
+	for i, word := range wrong {
+		wrong[i] = Printable(word, access.MaxPermissionKey)
+	}
 	f.Refuse(name, CodeUnknownPermission, "Unknown permissions: %s. Use those that GET /api/v1/permissions/ lists, or ask an operator to create these there.",
 		Printable(strings.Join(wrong, ", "), maxShown))
 	return scope
