@@ -107,7 +107,6 @@ func (h *handlers) table() []route {
 		post("/api/v1/backups/", h.platform.CreateBackup).need(access.PlatformWrite).body(maxSmallBody),
 		post("/api/v1/apply/", h.apply).need(access.PlatformWrite).body(maxBatchBody),
 		get("/api/v1/applied/", h.platform.ListApplied).need(access.PlatformRead).pages(),
-		del("/api/v1/applied/{kind}/{key}/", h.platform.ForgetApplied).need(access.PlatformWrite).of(exists(h.platform.FindApplied)),
 		get("/api/v1/clock/", h.platform.ReadClock).need(access.PlatformRead),
 		post("/api/v1/clock/accept/", h.platform.AcceptClock).need(access.PlatformWrite),
 

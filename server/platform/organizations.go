@@ -34,7 +34,7 @@ func (h *Endpoints) CreateOrganization(x *exchange.Exchange) error {
 		return err
 	}
 	created := access.Organization{Name: *name, Plan: *plan, ExternalID: exchange.NullIfEmpty(form.Or(external, ""))}
-	return h.Organizations.created(x)(h.Organizations.suggestPut(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created)))
+	return h.Organizations.created(x)(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created))
 }
 
 // listedOrganizationBody is an organization in a list.

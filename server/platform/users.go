@@ -43,7 +43,7 @@ func (h *Endpoints) CreateUser(x *exchange.Exchange) error {
 		Email: *change.Email, Name: form.Or(change.Name, *change.Email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
 		IsActive: form.Or(change.IsActive, true),
 	}
-	return h.Users.created(x)(h.Users.suggestPut(h.Store.CreateUser(x.Request.Context(), x.Actor(), created)))
+	return h.Users.created(x)(h.Store.CreateUser(x.Request.Context(), x.Actor(), created))
 }
 
 // readUser reads the fields of a user that a caller may set, after the e-mail address.

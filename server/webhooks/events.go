@@ -45,7 +45,7 @@ func (h Endpoints) PublishBatch(x *exchange.Exchange) error {
 	}
 	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), batch)
 	if err != nil {
-		return inBatch(err, len(batch))
+		return err
 	}
 	body := append(make([]byte, 0, 190*len(published)+16), `{"data":[`...)
 	repeated := 0
@@ -63,22 +63,6 @@ func (h Endpoints) PublishBatch(x *exchange.Exchange) error {
 	}
 	x.Send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
 	return nil
-}
-
-// inBatch names the fields of a batch of one event as in larger batches. The store cannot distinguish such a batch from a
-// single event.
-func inBatch(err error, n int) error {
-	e, ok := fault.As(err)
-	if !ok || n != 1 {
-		return err
-	}
-	named := *e
-	named.Fields = make([]fault.Field, len(e.Fields))
-	for i, f := range e.Fields {
-		f.Field = "events.0." + f.Field
-		named.Fields[i] = f
-	}
-	return &named
 }
 
 // appendPublished writes the response without an encoder: it is on the path of every event, and no value needs escaping.
