@@ -21,7 +21,6 @@ type call struct {
 	stream  *stream   // nil unless the request came over HTTP/2
 }
 
-// setRoute sets the route, and what its handler may know of it.
 func (c *call) setRoute(rt *route) {
 	c.route, c.Path.Pattern, c.MaxBody = rt, rt.pattern, rt.maxBody
 }

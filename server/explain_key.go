@@ -27,7 +27,6 @@ type explainBody struct {
 
 const maxPathLength = 2048
 
-// explained is the request to explain.
 type explained struct {
 	explain.Request
 	method, path string

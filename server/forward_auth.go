@@ -46,13 +46,11 @@ func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 	return dialect, needed, true
 }
 
-// isForwardAuth reports whether a path is one of forward authentication.
 func isForwardAuth(path string) bool {
 	_, _, ok := parseForwardAuth(path)
 	return ok
 }
 
-// neededPermissions reads the permissions that parseForwardAuth returned.
 func neededPermissions(needed string) access.Scope {
 	if needed == "" || needed == noPermission {
 		return access.Scope{}

@@ -36,7 +36,6 @@ type keyBody struct {
 	RotatedTo              *string         `json:"rotated_to"` // the key that this one was rotated into
 }
 
-// keyCreator describes the user in created_by to people who may not read users.
 type keyCreator struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
@@ -82,7 +81,6 @@ func (h *handlers) createKey(x *exchange.Exchange) error {
 	return createdKey(x, key, scope.Minus(key.Scope), credential)
 }
 
-// createdKey responds with a new key. The raw key is never shown again.
 func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, credential access.Credential) error {
 	x.NoStore()
 	return x.Created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
@@ -137,7 +135,6 @@ func (h *handlers) pathKey(x *exchange.Exchange) (string, error) {
 	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.options.Store.KeyID)
 }
 
-// findKey returns the API key in the path.
 func (h *handlers) findKey(x *exchange.Exchange) (found access.Key, err error) {
 	id, err := h.pathKey(x)
 	if err != nil {

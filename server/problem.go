@@ -15,7 +15,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// statuses maps the kind of a fault to the status of the response.
 var statuses = [...]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Malformed:       http.StatusBadRequest,
@@ -102,7 +101,6 @@ func (s *Server) fail(c *call, err error) {
 	}
 }
 
-// publicProblem returns the part of err that a caller may see.
 func publicProblem(err error) problem {
 	if r, ok := errors.AsType[*exchange.Refusal](err); ok {
 		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}

@@ -52,7 +52,6 @@ func (s *Server) finish(c *call) {
 	}
 }
 
-// codeAborted is the code of a request whose response was cut off.
 const codeAborted = "aborted"
 
 // rescue turns a panic into a 500. If part of the response is already sent, it aborts the connection instead.

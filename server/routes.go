@@ -189,7 +189,6 @@ type route struct {
 	match      func(path string) bool // instead of the pattern
 }
 
-// anyMethod is the method of a route that serves all methods.
 const anyMethod = "*"
 
 func get(pattern string, handle handler) route { return handle.at(http.MethodGet, pattern) }
@@ -219,7 +218,6 @@ func anyPath(pattern string, match func(path string) bool, handle func(*call) er
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
 }
 
-// matching serves the method at the paths that match, instead of the pattern.
 func (r route) matching(match func(path string) bool) route {
 	r.match = match
 	return r
@@ -230,7 +228,6 @@ func (r route) to(who reach) route {
 	return r
 }
 
-// when serves the route only if the condition is true.
 func (r route) when(condition bool) route {
 	if !condition {
 		r.handle = nil
@@ -238,13 +235,11 @@ func (r route) when(condition bool) route {
 	return r
 }
 
-// need lists the permissions that a credential must have, all of them.
 func (r route) need(permissions ...string) route {
 	r.needs = access.NewScope(permissions...)
 	return r
 }
 
-// needAny lists permissions of which a credential must have one.
 func (r route) needAny(permissions ...string) route {
 	r.anyOf = access.NewScope(permissions...)
 	return r
@@ -260,7 +255,6 @@ func (r route) query(parameters ...string) route {
 	return r
 }
 
-// pages is a list of pages with these filters.
 func (r route) pages(filters ...string) route {
 	return r.query(append([]string{"limit", "cursor"}, filters...)...)
 }
@@ -279,7 +273,6 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 	}
 }
 
-// handlers has the handlers of callers, keys, sessions and the audit log, and those of other packages.
 type handlers struct {
 	*Server
 	lookup      form.Lookup
@@ -293,7 +286,6 @@ type handlers struct {
 	platform    *platform.Endpoints
 }
 
-// newHandlers creates the handlers of a server.
 func newHandlers(s *Server, site *console.Site) *handlers {
 	o, api := s.options, newDescription(s.options.BaseURL)
 	h := &handlers{

@@ -24,10 +24,8 @@ type SignIn interface {
 	Finish(ctx context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error)
 }
 
-// signInLife is how long the browser keeps the cookie of a sign-in.
 const signInLife = 10 * time.Minute
 
-// beginSignIn sends a browser to the identity provider.
 func (h *handlers) beginSignIn(c *call) error {
 	to := c.Query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
 	if err := c.Query.Err(); err != nil {
@@ -42,7 +40,6 @@ func (h *handlers) beginSignIn(c *call) error {
 	return nil
 }
 
-// finishSignIn starts the session of a browser that the identity provider sends back.
 func (h *handlers) finishSignIn(c *call) error {
 	who, to, err := h.askProvider(c)
 	if err == nil {
@@ -112,7 +109,6 @@ func (h *handlers) explainSignIn(c *call, err error) error {
 // maxPage is the most bytes of the path to which a sign-in leads. The cookie has to hold it.
 const maxPage = 2000
 
-// callbackPath is the path to which the identity provider sends a browser back.
 const callbackPath = console.Path + "oidc/callback/"
 
 // CallbackURL returns the URL to which the identity provider sends a browser back. base is where browsers reach the server.

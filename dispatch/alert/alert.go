@@ -110,7 +110,6 @@ type state struct {
 	Told map[Kind]int64 `json:"told"` // conditions that the operator believes to be present, and since when
 }
 
-// window groups the alerts of one kind.
 type window struct {
 	dueSince time.Time // since when there is something to tell; zero: nothing
 	opensAt  time.Time // no message before
@@ -204,7 +203,6 @@ func (a *Alerter) load(ctx context.Context) {
 	}
 }
 
-// look looks for what to tell, and tells it.
 func (a *Alerter) look(ctx context.Context) {
 	defer a.save(ctx)
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
@@ -314,7 +312,6 @@ func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []w
 	return named
 }
 
-// tell gives a message to all channels.
 func (a *Alerter) tell(m message, f *flight) {
 	w := a.windows[m.kind]
 	w.flight, w.opensAt, w.dueSince = f, f.at.Add(a.options.Interval), time.Time{}

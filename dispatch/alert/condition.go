@@ -28,7 +28,6 @@ type condition struct {
 	detail      string
 }
 
-// observe updates the state of the condition.
 func (c *condition) observe(ctx context.Context, now time.Time, settle time.Duration) {
 	detail, present := c.check(ctx)
 	switch {
@@ -83,7 +82,6 @@ func text(err error) string {
 	return err.Error()
 }
 
-// leafOf returns the certificate of the server, or nil.
 func leafOf(c *tls.Config) *x509.Certificate {
 	if c == nil || len(c.Certificates) == 0 {
 		return nil

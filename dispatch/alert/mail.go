@@ -43,7 +43,6 @@ func mail(u *url.URL, o *options) (sender, error) {
 	return m.send, nil
 }
 
-// addresses parses addresses with commas. They have no names.
 func addresses(list string) (found []string, err error) {
 	parsed, err := netmail.ParseAddressList(list)
 	for _, a := range parsed {
@@ -52,7 +51,6 @@ func addresses(list string) (found []string, err error) {
 	return found, err
 }
 
-// send sends a mail to all recipients.
 func (m mailer) send(ctx context.Context, what message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sendLimit, errSlow)
 	defer cancel()
@@ -67,7 +65,6 @@ func (m mailer) send(ctx context.Context, what message) error {
 	return nil
 }
 
-// talk sends a message over a new connection, and closes it.
 func (m mailer) talk(conn net.Conn, text []byte) error {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: m.host}
 	if m.port == tlsPort {

@@ -20,7 +20,6 @@ const (
 	maxError = 120  // characters
 )
 
-// message is what a channel sends.
 type message struct {
 	kind        Kind
 	title, body string
@@ -41,7 +40,6 @@ func (m message) members() map[string]any {
 	return all
 }
 
-// signature says which server sends the message.
 func signature(from string) string { return "Sent by Keyhook, " + from }
 
 // conditionMessage makes the message about a condition that began or ended.
@@ -87,7 +85,6 @@ func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.AlertS
 	return o.newMessage(kind, title, facts, paragraphs...)
 }
 
-// subject is a subscription in a message for programs.
 type subject struct {
 	Subscription   string  `json:"subscription_id"`
 	Organization   string  `json:"organization_id"`
@@ -106,7 +103,6 @@ func timeOrNull(at *int64) *string {
 	return new(time.UnixMilli(*at).UTC().Format(time.RFC3339))
 }
 
-// credentialText is what a message says about the credentials of organizations.
 type credentialText struct {
 	title, lead, first, member string
 	key, token                 string // types of the audit events about them
@@ -157,7 +153,6 @@ func (o *Options) credentialsMessage(kind Kind, due []webhook.CredentialNews) me
 	return o.newMessage(kind, title, map[string]any{"organizations": organizations, "more_organizations": more}, paragraphs...)
 }
 
-// organizationText names an organization.
 func organizationText(name, id string, externalID *string) string {
 	if externalID != nil {
 		id += ", " + clean(*externalID, maxName)

@@ -18,7 +18,6 @@ import (
 	"time"
 )
 
-// sender sends a message through a channel.
 type sender func(context.Context, message) error
 
 // services are the kinds of channels, by the scheme of their URLs. Each returns how the channel of a URL sends a message. It takes the
@@ -60,7 +59,6 @@ const (
 	maxResponse    = 4 << 10          // bytes that are read, so that the connection can be used again
 )
 
-// send sends a message.
 func (p post) send(ctx context.Context, m message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errSlow)
 	defer cancel()
@@ -226,7 +224,6 @@ func generic(u *url.URL, o *options) (post, error) {
 
 func bodyOnly(m message) string { return m.body }
 
-// webURL returns the URL of a service with another scheme and path.
 func webURL(u *url.URL, scheme, escapedPath string) (string, error) {
 	if scheme != "http" && scheme != "https" {
 		return "", errors.New("the scheme must be http or https")
@@ -242,7 +239,6 @@ func schemeOf(o *options) string {
 	return "https"
 }
 
-// setUser sets the name and the password of a URL.
 func setUser(header http.Header, u *url.URL) {
 	if u.User == nil {
 		return

@@ -37,7 +37,6 @@ func newWorker(c Channel, log *slog.Logger) *worker {
 	return &worker{Channel: c, queue: make(chan message, maxQueued), sendNow: c.send, log: log}
 }
 
-// outcome is how a message ended at one channel.
 type outcome struct {
 	kind   Kind
 	flight *flight
@@ -59,7 +58,6 @@ func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
 	}
 }
 
-// report logs how a message ended.
 func (w *worker) report(m message, err error) {
 	if err == nil {
 		w.log.Info("alert sent", "channel", w.String(), "kind", string(m.kind))

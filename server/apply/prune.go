@@ -11,7 +11,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// readApplied reads what apply has created.
 func (r *run) readApplied() error {
 	list, err := r.Store.Applied(r.ctx, 0, math.MaxInt)
 	slices.Reverse(list)

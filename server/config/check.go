@@ -20,7 +20,6 @@ func advise(what, mend string) error { return &fault.Advice{What: what, Mend: me
 
 const maxText = 4096 // bytes of a value
 
-// checkLine accepts text that fits in a line. Any other text is a mistake.
 func checkLine(s string) error {
 	if len(s) > maxText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) || s != strings.TrimSpace(s) {
 		return advise("the value is not one line", fmt.Sprintf("write at most %d bytes of UTF-8, without control characters, and without spaces at the ends", maxText))
@@ -128,7 +127,6 @@ func checkIssuer(s string) error {
 	return nil
 }
 
-// parseURL parses an http or https URL of a host and an optional path.
 func parseURL(s string) (*url.URL, error) {
 	if err := checkLine(s); err != nil {
 		return nil, err

@@ -132,7 +132,6 @@ func scalarText(subject string, node *yaml.Node) (string, error) {
 
 var plain = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
 
-// listText joins the items of a list.
 func listText(list *yaml.Node, separator string) (string, error) {
 	var items []string
 	for _, node := range list.Content {
@@ -154,7 +153,6 @@ func (f *file) wrong(name string, node *yaml.Node, err error) {
 
 func (f *file) place(node *yaml.Node) string { return f.path + ":" + strconv.Itoa(node.Line) }
 
-// readAtMost reads a file of at most most bytes.
 func readAtMost(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

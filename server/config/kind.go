@@ -27,26 +27,21 @@ type kind struct {
 	list  *list // nil: a single value
 }
 
-// list is how the file gives a list.
 type list struct {
 	separator string // joins the items
 	mend      string // for a value that is no list; empty: a single value is a list of one item
 }
 
-// text takes any text that passes the check.
 func text(label string, check func(string) error) kind {
 	return kind{label: label, parse: func(s string) (any, error) { return s, check(s) }}
 }
 
-// secretLabel is the label of all secrets.
 const secretLabel = "secret"
 
-// secret takes a text that passes the check, or none.
 func secret(check func(string) error) kind {
 	return kind{label: secretLabel, parse: func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
 }
 
-// optional lets a text be empty.
 func optional(check func(string) error) func(string) error {
 	return func(s string) error {
 		if s == "" {
@@ -56,7 +51,6 @@ func optional(check func(string) error) func(string) error {
 	}
 }
 
-// choice takes one of some values, written as show does.
 func choice[T any](values ...T) kind {
 	var texts []string
 	for _, value := range values {
@@ -70,7 +64,6 @@ func choice[T any](values ...T) kind {
 	}}
 }
 
-// limited takes a value that read accepts, within limits.
 func limited[T int | int64 | float64 | time.Duration](label, example string, read func(string) (T, error), least, most T) kind {
 	limits := "from " + show(least) + " to " + show(most)
 	return kind{label: label, parse: func(s string) (any, error) {
@@ -97,7 +90,6 @@ func duration(least, most time.Duration) kind {
 	}}
 }
 
-// durationOrNone takes a duration within limits, or 0.
 func durationOrNone(least, most time.Duration) kind {
 	inner := duration(least, most)
 	return kind{label: inner.label, parse: func(s string) (any, error) {
@@ -162,17 +154,14 @@ func readSize(s string) (int64, error) {
 // networks takes addresses and networks. An address is the network of that one address.
 var networks = items("networks", "10.0.0.0/8", 1000, "combine them into larger networks", access.ParseNetwork)
 
-// notices takes durations from an hour to a year.
 var notices = items("durations", "720h, 24h", 10, "remove some", func(s string) (time.Duration, error) {
 	value, err := duration(time.Hour, 365*day).parse(s)
 	d, _ := value.(time.Duration) // nil if err is not
 	return d, err
 })
 
-// origins takes origins of web pages.
 var origins = items("origins", "https://app.example.com", 20, "remove some", parseOrigin)
 
-// portalPages takes names of pages.
 var portalPages = items("pages", "subscriptions, events", len(console.PortalPages()), "write each page once", func(s string) (string, error) {
 	if !slices.Contains(console.PortalPages(), s) {
 		return "", advise(quote(s)+" is no page of the portal", "write one of: "+strings.Join(console.PortalPages(), ", "))

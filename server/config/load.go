@@ -31,7 +31,6 @@ func Sources(flags *pflag.FlagSet) ([]Effective, error) {
 	return list, nil
 }
 
-// loader reads the settings once.
 type loader struct {
 	flags    *pflag.FlagSet
 	file     *file
@@ -76,7 +75,6 @@ func must(err error) {
 	}
 }
 
-// load returns the configuration. The error is Problems.
 func (l *loader) load() (c Config, err error) {
 	l.problems = append(l.file.problems, unknownVariables(os.Environ())...)
 	failed := map[string]bool{}
@@ -119,7 +117,6 @@ func (l *loader) wrong(name string, err error) {
 	l.problems = append(l.problems, NewProblem(name, l.sources[name], err))
 }
 
-// text returns the text of a setting, and notes its source. The text of a secret may be in a file of its own.
 func (l *loader) text(s Setting) (string, error) {
 	text, source := l.viper.GetString(s.Name), l.source(s)
 	l.sources[s.Name] = source

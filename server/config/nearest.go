@@ -32,7 +32,6 @@ func suggest(name string, known []string, mend string) string {
 	return mend
 }
 
-// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

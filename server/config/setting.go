@@ -53,7 +53,6 @@ var allSettings = func() (list []Setting) {
 	return list
 }()
 
-// index returns the place of a setting in allSettings; -1 if there is no setting of that name.
 func index(name string) int {
 	return slices.IndexFunc(allSettings, func(s Setting) bool { return s.Name == name })
 }
@@ -70,7 +69,6 @@ func isSection(name string) bool {
 	return slices.ContainsFunc(allSettings, func(s Setting) bool { return strings.HasPrefix(s.Name, name+".") })
 }
 
-// names returns the names of all sections and settings.
 func names() (list []string) {
 	for _, s := range allSettings {
 		section, _, _ := strings.Cut(s.Name, ".")

@@ -127,7 +127,6 @@ func (d *Reader) read(r *http.Request) Presented {
 	return Presented{Unreadable: wrongScheme("The scheme of the Authorization header is not supported. " + ErrMissing.Message)}
 }
 
-// authorization splits the one Authorization header of a request.
 func authorization(h http.Header) (scheme, raw string, err error) {
 	values := h["Authorization"]
 	switch {

@@ -192,12 +192,10 @@ func (r *Receiver) Host() string { return webhook.URLHost(r.URL) }
 // at writes a time as responses do.
 func at(ms int64) string { return string(webhook.AppendTime(nil, ms)) }
 
-// mend is an action on the subscription.
 func (r *Receiver) mend(action webhook.Action, with string) webhook.Mend {
 	return webhook.Mend{Action: action, Organization: r.ActFor, Subscription: r.ID, With: with}
 }
 
-// changePlan gives the organization a plan that has webhooks.
 func (r *Receiver) changePlan() webhook.Mend {
 	return webhook.Mend{Action: webhook.ActionChangePlan, Organization: r.OrganizationID, With: r.Event.WebhookPlan}
 }
@@ -278,7 +276,6 @@ func (r *Receiver) nextProbe(w Delivery) string {
 	return "Keyhook tries one delivery soon. A success recovers the subscription."
 }
 
-// open explains a pending delivery of an open subscription.
 func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	isDue := d.DueAt <= r.Now
 	switch {
@@ -358,7 +355,6 @@ func (r *Receiver) otherBlocks() (text string) {
 	return strings.TrimPrefix(text, " ")
 }
 
-// held says who stopped the queue, and why.
 func (r *Receiver) held() string {
 	if r.Event.Hold == nil {
 		return "An operator has stopped all sending."
@@ -370,7 +366,6 @@ func (r *Receiver) held() string {
 	return text + "."
 }
 
-// since says when the subscription was disabled, after a space.
 func (r *Receiver) since() string {
 	if r.DisabledAt == nil {
 		return ""
@@ -378,7 +373,6 @@ func (r *Receiver) since() string {
 	return " at " + at(*r.DisabledAt)
 }
 
-// untilExpiry says how long a closed subscription may wait.
 func (r *Receiver) untilExpiry() string {
 	if r.Event.Kept == 0 {
 		return ""

@@ -59,7 +59,6 @@ func (r *Request) Checks() []Check {
 	return checks
 }
 
-// describe describes one check. The text of a failure ends with what to do.
 func (r *Request) describe(c access.Check) Check {
 	value, passed, failed := r.factsOf(c)
 	b := Check{Check: c.String(), Value: value}
@@ -113,7 +112,6 @@ func (r *Request) factsOf(c access.Check) (value, passed, failed string) {
 	return "", "", ""
 }
 
-// timeOrNever formats a time; nil is "never".
 func timeOrNever(at *int64) string {
 	if at == nil {
 		return "never"
@@ -236,7 +234,6 @@ func (r *Request) noPermissionNeeded() string {
 	return "Keyhook has no route for this path, and no permission is named. Name the permission that your API needs in \"permission\"."
 }
 
-// maxShownPermissions is the most characters of unknown permissions that a response shows.
 const maxShownPermissions = 200
 
 // message is the part of an error that a caller may see.

@@ -109,7 +109,6 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	return nil
 }
 
-// event reads the fields of an event.
 func (f *Form) event() webhook.NewEvent {
 	return webhook.NewEvent{
 		Data: f.Object("data", webhook.MaxEvent), Type: Or(f.EventType("type"), ""),
@@ -139,7 +138,6 @@ func (f *Form) RefuseEventType(name, text string) (isRefused bool) {
 	return true
 }
 
-// typeRule is the form of event types.
 const typeRule = "lower-case letters, digits and _, in words with dots between them, beginning with a letter"
 
 // Object returns a JSON object of at most max bytes, without white space. Its numbers and strings are unchanged.
@@ -168,7 +166,6 @@ func ValidIdempotencyKey(key string) bool {
 	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) && !strings.ContainsFunc(key, isInvisible)
 }
 
-// idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || !ValidIdempotencyKey(key) {

@@ -74,7 +74,6 @@ func (f *Form) refuseUnknown() {
 	}
 }
 
-// known lists the names that were read.
 func (f *Form) known() string {
 	names := slices.Clone(f.missing)
 	for _, m := range f.members {
@@ -86,7 +85,6 @@ func (f *Form) known() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// find returns a field, or nil if it is missing.
 func (f *Form) find(name string) *member {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
@@ -142,7 +140,6 @@ const (
 	eventTypes  = `an array of strings, such as ["order.created", "user.*"]`
 )
 
-// wrongType adds the problem that a value has another JSON type.
 func (f *Form) wrongType(name, form string) { f.Refuse(name, "wrong_type", "This must be %s.", form) }
 
 // Text returns a string of at most max characters, unchanged.
@@ -252,7 +249,6 @@ func (f *Form) strings(name, form string) []Element {
 	return list
 }
 
-// maxList is the most elements of a list of strings.
 const maxList = 1000
 
 // array returns the values of an array, or nil if the field is missing. Of an array with more than max values it returns max+1, so

@@ -78,13 +78,11 @@ func Cursor(list string, p Position) string {
 	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))
 }
 
-// appendDigest appends the digest of the list and b.
 func appendDigest(list string, b []byte) []byte {
 	sum := sha256.Sum256(append([]byte(list+"\n"), b...))
 	return append(b, sum[:cursorDigest]...)
 }
 
-// parseCursor reads a cursor of the list.
 func parseCursor(list, text string) (p Position, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) < cursorDigest {

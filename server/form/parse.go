@@ -137,12 +137,10 @@ var (
 	errTooManyFields = errors.New("too many fields")
 )
 
-// refuseFields adds the problem that an object has too many fields.
 func (f *Form) refuseFields(name string) {
 	f.Refuse(name, "too_many_fields", "This object may have at most %d fields.", maxFields)
 }
 
-// parseObject appends the members of a JSON object to members.
 func parseObject(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
 	if len(text) > quickText {
 		parsers <- struct{}{}
@@ -175,7 +173,6 @@ func parseObject(members []member, text []byte, options ...jsontext.Options) ([]
 	return members, nil
 }
 
-// readMember reads the next member of an object in text.
 func readMember(decoder *decoder, text []byte) (m member, err error) {
 	name, err := decoder.ReadValue()
 	if err != nil {

@@ -115,7 +115,6 @@ func (f *Form) RefuseExternalID(name, text string) (isRefused bool) {
 	return true
 }
 
-// maxWebURL limits the URL of a web page, in characters.
 const maxWebURL = 2048
 
 // WebURL returns the absolute URL of a web page, which a browser may open.
@@ -127,7 +126,6 @@ func (f *Form) WebURL(name string) *string {
 	})
 }
 
-// truncate returns at most max characters of a text.
 func truncate(text []byte, max int) string {
 	end := 0
 	for range max {

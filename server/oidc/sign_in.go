@@ -56,7 +56,6 @@ func NewSignIn(v *Verifier, o SignInOptions) *SignIn {
 	return &SignIn{verifier: v, options: o, sealer: sealer, running: make(chan struct{}, maxExchanges), used: usedStates{expires: map[string]time.Time{}}}
 }
 
-// pending is a sign-in that has begun.
 type pending struct {
 	State    string
 	Nonce    string
@@ -138,7 +137,6 @@ func (s *SignIn) open(sealed, state string) (p pending, err error) {
 	return p, nil
 }
 
-// exchange exchanges a code for an ID token.
 func (s *SignIn) exchange(ctx context.Context, p pending, code string) (access.Credential, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no response within %s", fetchTime))
 	defer cancel()
@@ -230,7 +228,6 @@ func failed(why error) error {
 	return unauthenticated("sign_in_failed", "Keyhook cannot use the response of the identity provider; see the log of the server.", why)
 }
 
-// explain turns the refusal of an ID token into one of a sign-in.
 func explain(err error) error {
 	f, ok := fault.As(err)
 	switch {
@@ -250,7 +247,6 @@ func errorCode(text string) string {
 	return text
 }
 
-// away says that the issuer cannot be asked.
 func away(why error) error {
 	return fault.New(fault.Unavailable, "issuer_unavailable", "The identity provider does not respond; try again later.").Because(why)
 }

@@ -118,7 +118,6 @@ func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) err
 	}
 }
 
-// externalID is the field that the path of a PUT has.
 const externalID = "external_id"
 
 // putReference returns the id or the external id in the path of a request that creates what does not exist. A text that cannot be an

@@ -33,7 +33,6 @@ func (h Endpoints) Replay(x *exchange.Exchange, id string) error {
 	return x.Respond(http.StatusAccepted, replayBody{found.Total(), reasonsBody(found)})
 }
 
-// replayBody says how many deliveries a replay made, and why the subscription had not received the events.
 type replayBody struct {
 	Deliveries int64       `json:"deliveries"`
 	Reasons    reasonsBody `json:"reasons"`
@@ -46,7 +45,6 @@ type reasonsBody struct {
 	FilterChanged int64 `json:"filter_changed"`
 }
 
-// readReplay reads a period, and which of its events to send again. kept is how long Keyhook keeps events.
 func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
 	r.Since, r.Until = readKeptPeriod(f, kept)
@@ -185,7 +183,6 @@ func readListed(f *form.Form, states []string) (events webhook.EventFilter) {
 	return events
 }
 
-// milliseconds returns a time of a body; 0 for none.
 func milliseconds(at *time.Time) int64 {
 	if at == nil {
 		return 0
