@@ -72,7 +72,6 @@ func (h *handlers) auditNames(x *exchange.Exchange, organization int64, text str
 	return h.options.Store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
 }
 
-// findAuditEvent returns the line of the log in the path.
 func (h *handlers) findAuditEvent(x *exchange.Exchange) (access.AuditEvent, error) {
 	id, err := x.Path.ID("id", access.AuditEventID, "audit event")
 	if err != nil {

@@ -21,7 +21,7 @@ type authenticator struct {
 	cookies *credential.Cookies
 }
 
-// read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
+// read does not ask the store. A failure to read the credential is for the checks to report.
 func (a *authenticator) read(c *call) {
 	c.run.Presented, c.run.Address, c.run.Client = a.reader.Read(c.Request, c.Local), c.Client, c.Client
 	if c.run.Kind == credential.IssuerToken {
@@ -73,7 +73,6 @@ func (a *authenticator) mayFail(c *call) error {
 	return err
 }
 
-// setRetryAfter says when to try again.
 func (c *call) setRetryAfter() {
 	c.SetHeader("Retry-After", strconv.FormatInt(max(1, check.Seconds(c.run.RetryAfter)), 10))
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/keyhook/keyhook/server/check"
-	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -22,7 +21,6 @@ type call struct {
 	stream  *stream   // nil unless the request came over HTTP/2
 }
 
-// setRoute sets the route, and what its handler may know of it.
 func (c *call) setRoute(rt *route) {
 	c.route, c.Path.Pattern, c.MaxBody = rt, rt.pattern, rt.maxBody
 }
@@ -50,14 +48,6 @@ func (c *call) limitHeaderFields() error {
 	c.SetHeader("Connection", "close")
 	return exchange.Refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_header_fields",
 		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields))
-}
-
-// checkHeaders refuses X-Organization. It would be ignored, and the request would act in the organization of its credential.
-func (c *call) checkHeaders() error {
-	if len(c.Request.Header["X-Organization"]) > 0 {
-		return fault.New(fault.Malformed, form.CodeInvalidParameter, "There is no header X-Organization; name the organization with %s.", credential.OrganizationHeader)
-	}
-	return nil
 }
 
 // handle reads the query and calls the handler. If the route has no parameters, any parameter is refused here. A handler

@@ -15,16 +15,13 @@ func isConsole(path string) bool {
 	return path+"/" == console.Path || strings.HasPrefix(path, console.Path) && !strings.HasPrefix(path, console.Path+"oidc/")
 }
 
-// isRoot reports whether a request asks for the address of the server, without a page.
 func isRoot(path string) bool { return path == "/" }
 
-// redirectToConsole sends a browser from the address of the server to the console.
 func (h *handlers) redirectToConsole(x *exchange.Exchange) error {
 	x.Redirect(x.Base + console.Path)
 	return nil
 }
 
-// consoleFile responds with a file of the console.
 func (h *handlers) consoleFile(x *exchange.Exchange) error {
 	path := x.Request.URL.Path
 	file, found := h.console.File(strings.TrimPrefix(path, console.Path))

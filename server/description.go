@@ -49,7 +49,6 @@ func Description() ([]byte, error) {
 	return d.Body, err
 }
 
-// serveDocument returns the handler of a document of the description.
 func serveDocument(made func() (console.File, error)) handler {
 	return func(x *exchange.Exchange) error {
 		d, err := made()
@@ -97,7 +96,6 @@ func complete(text []byte, base string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// pageOf is the schema of a page of things.
 const pageOf = `
 type: object
 required: [data, has_more, next_cursor]
@@ -176,7 +174,6 @@ func member(node *yaml.Node, names ...string) *yaml.Node {
 	return node
 }
 
-// members returns the nodes of a mapping without their names.
 func members(node *yaml.Node) (list []*yaml.Node) {
 	for i := 1; i < len(node.Content); i += 2 {
 		list = append(list, node.Content[i])
@@ -184,7 +181,6 @@ func members(node *yaml.Node) (list []*yaml.Node) {
 	return list
 }
 
-// jsonFromYAML returns a YAML document as JSON, with the keys of each object sorted.
 func jsonFromYAML(text []byte) ([]byte, error) {
 	var content any
 	if err := yaml.Unmarshal(text, &content); err != nil {

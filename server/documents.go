@@ -14,18 +14,15 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 )
 
-// documents serves the user documents and the reference of the API as HTML.
 type documents struct {
 	site func() (site, error) // rendered at the first request
 }
 
-// site has the documents by name.
 type site struct {
 	*docs.Site
 	pages map[string]console.File
 }
 
-// newDocuments serves documents. base is the path under which callers reach the server.
 func newDocuments(o Options, base string, api description) documents {
 	return documents{sync.OnceValues(func() (site, error) {
 		settings := docs.Options{Base: base, URL: strings.TrimSuffix(o.ConsoleURL, "/"), Brand: console.DefaultName}
@@ -56,7 +53,6 @@ func newDocuments(o Options, base string, api description) documents {
 	})}
 }
 
-// index lists the documents, or the sections that have the words of a search.
 func (h documents) index(x *exchange.Exchange) error {
 	words, _ := x.Query.Value("q")
 	if len(words) > docs.MaxQuery {
@@ -80,7 +76,6 @@ func (h documents) index(x *exchange.Exchange) error {
 	return nil
 }
 
-// read shows one document, or a file that documents use.
 func (h documents) read(x *exchange.Exchange) error { return h.show(x, x.Path.Value("name")) }
 
 func (h documents) show(x *exchange.Exchange, name string) error {

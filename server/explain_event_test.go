@@ -128,7 +128,7 @@ var arrivals = map[string]arrival{
 			e.patch(t, sub, `{"is_active":false}`)
 			pass(kept - 2*time.Second + time.Millisecond)
 			return event, sub
-		}, explain.Expired, "longer than Keyhook keeps events (storage.retention_events: 2h0m0s)", "", false, 1,
+		}, explain.Expired, "longer than storage.retention_events", "", false, 1,
 	},
 	"a type that the subscription does not want": {
 		func(t *testing.T, e *engine) (string, string) {

@@ -25,12 +25,8 @@ type explainBody struct {
 	Checks     []explain.Check `json:"checks"`     // in order
 }
 
-const (
-	maxPathLength = 2048
-	maxPlansRead  = 1000 // in the search for one with API keys
-)
+const maxPathLength = 2048
 
-// explained is the request to explain.
 type explained struct {
 	explain.Request
 	method, path string
@@ -123,8 +119,7 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 	if x.Principal.Can(access.PlatformActAs) {
 		organization = access.AllOrganizations
 	}
-	const shown = 3
-	page, err := h.options.Store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
+	page, err := h.options.Store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: 2})
 	if err != nil {
 		return "", err
 	}
@@ -134,11 +129,7 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 	case 1:
 		return page.Rows[0].ID, nil
 	}
-	ids := make([]string, len(page.Rows))
-	for i, k := range page.Rows {
-		ids[i] = k.ID
-	}
-	return "", fault.InField("key", "ambiguous", "Several API keys have this prefix, such as %s; send the id of one.", strings.Join(ids, ", "))
+	return "", fault.InField("key", "ambiguous", "Several API keys have this prefix, such as %s; send the id of one.", page.Rows[0].ID)
 }
 
 // checkExplained makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
@@ -165,17 +156,8 @@ func (h *handlers) checkExplained(x *exchange.Exchange, m *explained, key string
 		return err
 	}
 	m.Code = refused.Code
-	switch m.At {
-	case access.CheckPermission:
+	if m.At == access.CheckPermission {
 		m.Unknown, err = h.options.Store.UnknownPermissions(ctx, m.Needed)
-		return err
-	case access.CheckPlan:
-		plans, err := h.options.Store.Plans(ctx, 0, maxPlansRead)
-		for _, p := range plans {
-			if p.APIKeys && (p.Webhooks || !m.State.Plan.Webhooks) {
-				m.KeyPlan = p.Name
-			}
-		}
 		return err
 	}
 	return nil

@@ -86,7 +86,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 		{"expired", keys["expired"].id, keys["expired"].credential.Reveal(), "expired", "POST /api/v1/api-keys/."},
 		{"of an inactive creator", keys["inactive"].id, keys["inactive"].credential.Reveal(), "creator", "create a key."},
 		{"of a creator who is no longer a member", keys["removed"].id, keys["removed"].credential.Reveal(), "creator", "create a key."},
-		{"under a plan without keys", keys["downgraded"].id, keys["downgraded"].credential.Reveal(), "plan", `{"plan": "growth"}.`},
+		{"under a plan without keys", keys["downgraded"].id, keys["downgraded"].credential.Reveal(), "plan", `{"plan": "PLAN"}.`},
 		{"over its limit", keys["limited"].id, keys["limited"].credential.Reveal(), "rate_limit", `{"api_rate_limit_per_minute": 60}.`},
 		{"without the permission", keys["powerless"].id, keys["powerless"].credential.Reveal(), "permission", "POST /api/v1/api-keys/."},
 		{"good", keys["powerless"].id, keys["powerless"].credential.Reveal(), "", ""},

@@ -1,14 +1,12 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // forwardAuthPath begins the paths of forward authentication. At /api/v1/authz/{dialect}/ a proxy asks whether the API key of
@@ -48,29 +46,11 @@ func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 	return dialect, needed, true
 }
 
-// nothingAt says that there is nothing at a path, and which path was probably meant. If the path was meant for forward authentication, it
-// says what is wrong.
-func nothingAt(path string, routes *router) string {
-	rest, found := strings.CutPrefix(path+"/", forwardAuthPath)
-	if !found {
-		return "There is nothing at this path." + routes.advice(path)
-	}
-	dialect, _, _ := strings.Cut(rest, "/")
-	if dialect == forwardDialect || dialect == nginxDialect || dialect == envoyDialect {
-		return fmt.Sprintf("There is nothing at this path. Forward authentication is at %[1]s%[2]s/ and %[1]s%[2]s/{permissions}/, with several permissions joined by +. "+
-			"Only in the dialect envoy, another path may follow.", forwardAuthPath, dialect)
-	}
-	return fmt.Sprintf("There is no dialect %q of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy, as in %sforward/.",
-		form.Printable(dialect, form.MaxName), forwardAuthPath)
-}
-
-// isForwardAuth reports whether a path is one of forward authentication.
 func isForwardAuth(path string) bool {
 	_, _, ok := parseForwardAuth(path)
 	return ok
 }
 
-// neededPermissions reads the permissions that parseForwardAuth returned.
 func neededPermissions(needed string) access.Scope {
 	if needed == "" || needed == noPermission {
 		return access.Scope{}
@@ -92,7 +72,7 @@ func (h *handlers) authorize(c *call) error {
 	c.run.Presented, c.run.Address, c.run.Client = h.auth.reader.ReadKey(c.Request), c.Client, c.Client
 	c.run.Needed, c.run.Last = neededPermissions(needed), access.CheckPermission
 	if err := h.auth.admit(c); err != nil {
-		return h.explainUnknown(c, err)
+		return err
 	}
 	c.identifyKey()
 	return nil
@@ -118,22 +98,6 @@ func (c *call) identifyKey() {
 		c.Header()["Content-Length"] = zeroBytes
 	}
 	c.WriteHeader(http.StatusOK)
-}
-
-// explainUnknown replaces the message of a refusal if a needed permission does not exist. The operator
-// misspelled it in the configuration of the proxy, or has not created it yet. The client cannot fix that.
-func (h *handlers) explainUnknown(c *call, err error) error {
-	if c.run.At != access.CheckPermission {
-		return err
-	}
-	missing := c.run.Needed.Minus(c.Principal.Permissions)
-	unknown, failed := h.options.Store.UnknownPermissions(c.Request.Context(), missing)
-	if failed != nil || unknown.Empty() {
-		return err
-	}
-	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
-	return fault.New(fault.Forbidden, access.CodeDenied, "There is no permission %q here, so no key has it: "+
-		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 
 // masked returns the status to send. nginx treats most statuses as a failure of Keyhook, so its dialect gets 403 instead, with

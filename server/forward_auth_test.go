@@ -35,19 +35,6 @@ func identity(a servertest.Response) map[string]string {
 	return who
 }
 
-func TestAPathOfNoGateNamesTheDialects(t *testing.T) {
-	t.Parallel()
-	f := start(t)
-	for path, want := range map[string]string{
-		"apache/": `no dialect "apache" of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy`, "apache": `no dialect "apache"`,
-		"": `no dialect ""`, "forward//x": gate + "forward/{permissions}/", "nginx/-/v1/orders": "Only in the dialect envoy",
-	} {
-		if got := f.Do(t, "GET "+gate+path, "", "").Want(t, 404, "not_found"); !strings.Contains(got.Field("detail"), want) {
-			t.Errorf("%s: %s", path, got.Text)
-		}
-	}
-}
-
 func TestGate(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
@@ -116,16 +103,13 @@ func TestGate(t *testing.T) {
 			}
 		}
 	})
-	t.Run("refuses every key for a permission that does not exist, and says so", func(t *testing.T) {
-		for path, word := range map[string]string{
-			"forward/orders:read": "orders:read", "nginx/events.read/": "events.read", "envoy/v1/orders": "v1", "forward/events:read+": "",
-			"forward/events:read++events:write": "", "forward/EVENTS:READ": "EVENTS:READ", "forward/events:read%20audit:read": "events:read audit:read",
+	t.Run("refuses every key for a permission that does not exist", func(t *testing.T) {
+		for _, path := range []string{
+			"forward/orders:read", "nginx/events.read/", "envoy/v1/orders", "forward/events:read+",
+			"forward/events:read++events:write", "forward/EVENTS:READ", "forward/events:read%20audit:read",
 		} {
-			got := f.Do(t, "GET "+gate+path, as, "").Want(t, 403, "permission_denied")
+			f.Do(t, "GET "+gate+path, as, "").Want(t, 403, "permission_denied")
 			left--
-			if want := fmt.Sprintf("There is no permission %q here", word); !strings.Contains(got.Field("detail"), want) {
-				t.Errorf("%s: %s", path, got.Text)
-			}
 		}
 	})
 	t.Run("is not served at other paths, and requests there count too", func(t *testing.T) {

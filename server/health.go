@@ -41,17 +41,12 @@ func ClockCheck(state func() clock.State) ReadinessCheck {
 	return ReadinessCheck{"clock", func(context.Context) (string, error) { return platform.ClockWarning(state()), nil }}
 }
 
-// checkTime is the timeout of all checks together.
 const checkTime = 2 * time.Second
 
-// How long a result of the checks is served from the cache. Anybody may ask as often as they like, so the number of requests
-// must not change the cost. A problem is cached for a shorter time, so that its end shows soon.
-const (
-	readyKept    = time.Second
-	notReadyKept = 100 * time.Millisecond
-)
+// readyKept is how long a result of the checks is served from the cache. Anybody may ask as often as they like, so the number of requests
+// must not change the cost.
+const readyKept = time.Second
 
-// health are the endpoints for probes.
 type health struct {
 	store      Store
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
@@ -89,10 +84,8 @@ type checkResult struct {
 	Warning string `json:"warning,omitempty"` // the process is ready, but an operator should act
 }
 
-// live says that the process runs.
 func (h *health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) }
 
-// ready says whether requests and deliveries work, and if not, why.
 func (h *health) ready(x *exchange.Exchange) error {
 	body := h.readiness(x.Request.Context())
 	if x.Local && !share.IsForwarded(x.Request) {
@@ -118,15 +111,10 @@ func (h *health) readiness(ctx context.Context) readyBody {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
 	h.last, h.wasDraining = h.check(ctx), draining
-	kept := readyKept
-	if h.last.Status != isReady {
-		kept = notReadyKept
-	}
-	h.until = time.Now().Add(kept)
+	h.until = time.Now().Add(readyKept)
 	return h.last
 }
 
-// check runs all checks.
 func (h *health) check(ctx context.Context) readyBody {
 	own := []ReadinessCheck{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
 	body := readyBody{Status: isReady, Checks: map[string]checkResult{}}

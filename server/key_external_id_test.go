@@ -44,13 +44,6 @@ func TestKeyExternalIDs(t *testing.T) {
 		create(servertest.Bearer(stranger), "backend").Want(t, 201, "")
 		f.Do(t, "GET "+path+"backend/", servertest.Bearer(stranger), "").Want(t, 200, "")
 	})
-	t.Run("replace Idempotency-Key, which is refused", func(t *testing.T) {
-		got := create(servertest.Bearer(token), "second", "Idempotency-Key", "k-1").Want(t, 400, "invalid_parameter")
-		if !strings.Contains(got.Field("detail"), "Send external_id") {
-			t.Error(got.Text)
-		}
-		f.Do(t, "GET "+path+"second/", servertest.Bearer(token), "").Want(t, 404, "not_found")
-	})
 	t.Run("do not have the form of an id", func(t *testing.T) {
 		create(servertest.Bearer(token), id).Want(t, 422, "validation_failed")
 	})

@@ -9,7 +9,6 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // aKey is the noun in the text of a 404, as in the store.
@@ -37,7 +36,6 @@ type keyBody struct {
 	RotatedTo              *string         `json:"rotated_to"` // the key that this one was rotated into
 }
 
-// keyCreator describes the user in created_by to people who may not read users.
 type keyCreator struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
@@ -63,14 +61,7 @@ func newKeyBody(k access.Key) keyBody {
 	}
 }
 
-// errIdempotencyKey refuses a header that clients expect to make a repetition safe.
-var errIdempotencyKey = fault.New(fault.Malformed, form.CodeInvalidParameter, "The header Idempotency-Key has no effect on API keys, because a response "+
-	"shows a key only once. Send external_id in the body instead: then a repetition is 409 with the id of the first key in conflicting_id.")
-
 func (h *handlers) createKey(x *exchange.Exchange) error {
-	if len(x.Request.Header["Idempotency-Key"]) > 0 {
-		return errIdempotencyKey
-	}
 	f := x.Form()
 	f.Require("name", "scope")
 	name, scope, expires := f.Label("name"), h.lookup.Scope(x.Request.Context(), f, "scope"), f.Expiry("expires_at")
@@ -90,7 +81,6 @@ func (h *handlers) createKey(x *exchange.Exchange) error {
 	return createdKey(x, key, scope.Minus(key.Scope), credential)
 }
 
-// createdKey responds with a new key. The raw key is never shown again.
 func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, credential access.Credential) error {
 	x.NoStore()
 	return x.Created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
@@ -145,7 +135,6 @@ func (h *handlers) pathKey(x *exchange.Exchange) (string, error) {
 	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.options.Store.KeyID)
 }
 
-// findKey returns the API key in the path.
 func (h *handlers) findKey(x *exchange.Exchange) (found access.Key, err error) {
 	id, err := h.pathKey(x)
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *Server) observe(c *call) {
 	if !s.options.Logger.Enabled(c.Request.Context(), level) {
 		return
 	}
-	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
+	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow() {
 		s.unknown.Report(false)
 		return
 	}
@@ -61,7 +61,6 @@ func (s *Server) observe(c *call) {
 	s.options.Logger.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
-// appendPrincipal adds the ids of the principal. A request without a valid credential has none.
 func (c *call) appendPrincipal(attrs []slog.Attr) []slog.Attr {
 	if c.Principal == nil {
 		return attrs
@@ -83,7 +82,6 @@ func (c *call) known() bool { return c.Principal != nil || c.Local }
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10
 
-// clip returns at most the first most bytes of a text, cut between characters.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -91,7 +89,6 @@ func clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// clientName returns the client for the log line. The local socket has no address.
 func (c *call) clientName() string {
 	if c.Local {
 		return "socket"

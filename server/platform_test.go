@@ -99,7 +99,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 		servertest.OK("organizations are moved and renamed", "PATCH "+orgs+"{org}/", `{"plan":"free","name":"ACME","external_id":null}`, 200, `"name":"ACME","plan":"free","external_id":null`),
 		servertest.Bad("organizations have an existing plan", "PATCH "+orgs+"{org}/", `{"plan":"gold"}`, 422, "", `"field":"plan","code":"unknown_plan"`),
 		servertest.Bad("organizations need a plan", "POST "+orgs, `{"name":"x"}`, 422, "", `"field":"plan","code":"missing"`),
-		servertest.Bad("organizations have an external id or none", "PATCH "+orgs+"{org}/", `{"external_id":""}`, 422, "", `"field":"external_id","code":"blank"`),
+		servertest.Bad("organizations have an external id or none", "PATCH "+orgs+"{org}/", `{"external_id":""}`, 422, "", `"field":"external_id","code":"invalid"`),
 		servertest.OK("organizations take a free external id", "POST "+orgs, `{"name":"Other","plan":"free","external_id":"ext-1"}`, 201),
 		servertest.Bad("organizations have a unique external id", "PATCH "+orgs+"{org}/", `{"external_id":"ext-1"}`, 409, "already_exists"),
 		servertest.OK("empty organizations are deleted", "DELETE "+orgs+"{last}/", "", 204),

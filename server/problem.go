@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -17,7 +15,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// statuses maps the kind of a fault to the status of the response.
 var statuses = [...]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Malformed:       http.StatusBadRequest,
@@ -65,15 +62,9 @@ const (
 	codeTooBusy    = "too_busy"
 )
 
-// codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day.
-const codeStorageQuota = "storage_quota_exceeded"
-
-// quotaRetryAfter returns the seconds until the next UTC day, when the quota of bytes starts again. It returns one hour at
-// most, because an operator may change the plan earlier.
-func quotaRetryAfter(now time.Time) int64 {
-	const day, most = 86_400, 3_600
-	return min(day-now.Unix()%day, most)
-}
+// codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day. An operator may change the plan before the
+// next day, so its Retry-After is an hour.
+const codeStorageQuota, retryAfterQuota = "storage_quota_exceeded", "3600"
 
 // fail responds with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
@@ -92,7 +83,7 @@ func (s *Server) fail(c *call, err error) {
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusTooManyRequests:
 		if p.Code == codeStorageQuota {
-			c.SetHeader("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
+			c.SetHeader("Retry-After", retryAfterQuota)
 		}
 	case http.StatusServiceUnavailable:
 		if c.Header()["Retry-After"] != nil {
@@ -110,7 +101,6 @@ func (s *Server) fail(c *call, err error) {
 	}
 }
 
-// publicProblem returns the part of err that a caller may see.
 func publicProblem(err error) problem {
 	if r, ok := errors.AsType[*exchange.Refusal](err); ok {
 		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}

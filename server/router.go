@@ -55,24 +55,6 @@ func (r *router) fill(table []route) {
 	}
 }
 
-// maxAdvised is the most names of a path for which advice looks. Anybody can send a long path.
-const maxAdvised = 8
-
-// advice says which path was probably meant by one at which there is nothing: a path with the same last name, or almost the same.
-func (r *router) advice(path string) string {
-	names := strings.Split(strings.Trim(path, "/"), "/")
-	for _, typed := range slices.Backward(names[:min(len(names), maxAdvised)]) {
-		for _, rt := range r.routes {
-			pattern := strings.TrimSuffix(rt.pattern, "/")
-			last := pattern[strings.LastIndexByte(pattern, '/')+1:]
-			if typed != "" && (last == typed || last == typed+"s" || strings.HasSuffix(last, "-"+typed)) {
-				return " Did you mean " + rt.pattern + "? GET /openapi.yaml lists all paths."
-			}
-		}
-	}
-	return " GET /openapi.yaml lists all paths."
-}
-
 // handleOf returns the handle of a route in the tree. It only sets the route of a call, and the values in its path.
 func handleOf(rt *route) httprouter.Handle {
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {

@@ -43,6 +43,8 @@ func (h *handlers) table() []route {
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.readCaller).to(anyone),
 		get("/api/v1/usage/", h.usage.OfPlan).to(anyone),
+		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		get("/api/v1/usage/organizations/", h.usage.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 		signIn(http.MethodPost, "/api/v1/session/", h.createSession).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.readSession).to(anyone),
 		del("/api/v1/session/", h.endSession).to(anyone),
@@ -105,7 +107,6 @@ func (h *handlers) table() []route {
 		post("/api/v1/backups/", h.platform.CreateBackup).need(access.PlatformWrite).body(maxSmallBody),
 		post("/api/v1/apply/", h.apply).need(access.PlatformWrite).body(maxBatchBody),
 		get("/api/v1/applied/", h.platform.ListApplied).need(access.PlatformRead).pages(),
-		del("/api/v1/applied/{kind}/{key}/", h.platform.ForgetApplied).need(access.PlatformWrite).of(exists(h.platform.FindApplied)),
 		get("/api/v1/clock/", h.platform.ReadClock).need(access.PlatformRead),
 		post("/api/v1/clock/accept/", h.platform.AcceptClock).need(access.PlatformWrite),
 
@@ -153,10 +154,6 @@ func (h *handlers) table() []route {
 		post("/api/v1/users/{id}/access-tokens/", h.platform.CreateToken).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.ReadToken).need(access.PlatformRead).of(token),
 		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.RevokeToken).need(access.PlatformWrite).of(token),
-
-		// Usage stands last, because router.advice names the first path with the last name of a wrong one.
-		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
-		get("/api/v1/usage/organizations/", h.usage.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 	}
 }
 
@@ -192,7 +189,6 @@ type route struct {
 	match      func(path string) bool // instead of the pattern
 }
 
-// anyMethod is the method of a route that serves all methods.
 const anyMethod = "*"
 
 func get(pattern string, handle handler) route { return handle.at(http.MethodGet, pattern) }
@@ -222,7 +218,6 @@ func anyPath(pattern string, match func(path string) bool, handle func(*call) er
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
 }
 
-// matching serves the method at the paths that match, instead of the pattern.
 func (r route) matching(match func(path string) bool) route {
 	r.match = match
 	return r
@@ -233,7 +228,6 @@ func (r route) to(who reach) route {
 	return r
 }
 
-// when serves the route only if the condition is true.
 func (r route) when(condition bool) route {
 	if !condition {
 		r.handle = nil
@@ -241,13 +235,11 @@ func (r route) when(condition bool) route {
 	return r
 }
 
-// need lists the permissions that a credential must have, all of them.
 func (r route) need(permissions ...string) route {
 	r.needs = access.NewScope(permissions...)
 	return r
 }
 
-// needAny lists permissions of which a credential must have one.
 func (r route) needAny(permissions ...string) route {
 	r.anyOf = access.NewScope(permissions...)
 	return r
@@ -263,7 +255,6 @@ func (r route) query(parameters ...string) route {
 	return r
 }
 
-// pages is a list of pages with these filters.
 func (r route) pages(filters ...string) route {
 	return r.query(append([]string{"limit", "cursor"}, filters...)...)
 }
@@ -282,7 +273,6 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 	}
 }
 
-// handlers has the handlers of callers, keys, sessions and the audit log, and those of other packages.
 type handlers struct {
 	*Server
 	lookup      form.Lookup
@@ -296,7 +286,6 @@ type handlers struct {
 	platform    *platform.Endpoints
 }
 
-// newHandlers creates the handlers of a server.
 func newHandlers(s *Server, site *console.Site) *handlers {
 	o, api := s.options, newDescription(s.options.BaseURL)
 	h := &handlers{

@@ -17,7 +17,6 @@ type foundBody struct {
 	OrganizationName       *string `json:"organization_name"`
 }
 
-// search finds anything by an id, a prefix or a name.
 func (h *handlers) search(x *exchange.Exchange) error {
 	text, present := x.Query.Value("q")
 	if !present {

@@ -28,7 +28,6 @@ const (
 	maxUnreadBytes = 256 << 10 // bytes of bodies that it may send before a handler reads them
 )
 
-// errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")
 
 // Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the

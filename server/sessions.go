@@ -20,7 +20,6 @@ type sessionBody struct {
 	Organizations []platform.OrganizationName `json:"organizations"`
 }
 
-// portalBody is what limits a portal session, and where the portal leads back to.
 type portalBody struct {
 	Role      string  `json:"role"`
 	ReturnURL *string `json:"return_url"`
@@ -81,7 +80,6 @@ func (h *handlers) refuseReplacement(c *call) error {
 	return errSignedIn
 }
 
-// newSession is what a body asks for besides its credential.
 type newSession struct {
 	isDry   bool // only say who would be signed in
 	replace bool // a link may end the session of somebody else
@@ -104,13 +102,12 @@ func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
 		return wanted, nil
 	}
 	c.run.Presented = h.auth.reader.ReadToken(*token)
-	if refused, ok := fault.As(c.run.Unreadable); ok && refused.Code == credential.CodeWrongScheme {
-		c.run.Unreadable = errKeySignsIn
+	if c.run.Unreadable != nil {
+		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
 	return wanted, nil
 }
 
-// startSession starts the session of the credential that was presented.
 func (h *handlers) startSession(c *call, cookie access.Credential) (access.Session, error) {
 	if c.run.Kind != credential.Link {
 		return h.options.Store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
@@ -161,13 +158,8 @@ func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
 	return body, err
 }
 
-// errKeySignsIn refuses an API key in place of an access token. The body has no scheme that could be wrong.
-var errKeySignsIn = fault.New(fault.Unauthenticated, credential.CodeUnknown,
-	"This is an API key, and only an access token (kat_…) can sign in. Create one with: keyhook token create")
-
 // errSignedIn refuses a link that would end the session of somebody else without a question.
 var errSignedIn = fault.New(fault.Conflict, "signed_in_as_other",
 	"This browser is signed in as somebody else. Ask the person, and send replace: true to end that session; dry_run: true says who the link signs in.")
 
-// errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")

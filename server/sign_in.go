@@ -24,10 +24,8 @@ type SignIn interface {
 	Finish(ctx context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error)
 }
 
-// signInLife is how long the browser keeps the cookie of a sign-in.
 const signInLife = 10 * time.Minute
 
-// beginSignIn sends a browser to the identity provider.
 func (h *handlers) beginSignIn(c *call) error {
 	to := c.Query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
 	if err := c.Query.Err(); err != nil {
@@ -37,19 +35,11 @@ func (h *handlers) beginSignIn(c *call) error {
 	if err != nil {
 		return h.explainSignIn(c, err)
 	}
-	provider, err := url.Parse(redirect)
-	if err != nil {
-		return err
-	}
-	h.auth.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
+	h.auth.cookies.SetSignIn(c, c.Request, sealed, signInLife)
 	c.Redirect(redirect)
 	return nil
 }
 
-// stateOf returns the state of a sign-in. The URL of the identity provider has it, and so has the URL with which the browser comes back.
-func stateOf(u *url.URL) string { return u.Query().Get("state") }
-
-// finishSignIn starts the session of a browser that the identity provider sends back.
 func (h *handlers) finishSignIn(c *call) error {
 	who, to, err := h.askProvider(c)
 	if err == nil {
@@ -58,7 +48,7 @@ func (h *handlers) finishSignIn(c *call) error {
 	if err != nil {
 		return h.explainSignIn(c, err)
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
+	h.auth.cookies.ClearSignIn(c, c.Request)
 	if !isConsolePage(to) {
 		to = console.Path
 	}
@@ -70,7 +60,7 @@ func (h *handlers) finishSignIn(c *call) error {
 // code, so refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
 	c.run.Address = c.Client
-	sealed := h.auth.cookies.SignIn(c.Request, stateOf(c.Request.URL))
+	sealed := h.auth.cookies.SignIn(c.Request)
 	if sealed != "" {
 		if err := h.auth.mayFail(c); err != nil {
 			return who, "", err
@@ -111,7 +101,7 @@ func (h *handlers) explainSignIn(c *call, err error) error {
 	if c.Cause == nil {
 		c.Cause = f
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
+	h.auth.cookies.ClearSignIn(c, c.Request)
 	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil
 }
@@ -119,7 +109,6 @@ func (h *handlers) explainSignIn(c *call, err error) error {
 // maxPage is the most bytes of the path to which a sign-in leads. The cookie has to hold it.
 const maxPage = 2000
 
-// callbackPath is the path to which the identity provider sends a browser back.
 const callbackPath = console.Path + "oidc/callback/"
 
 // CallbackURL returns the URL to which the identity provider sends a browser back. base is where browsers reach the server.

@@ -22,10 +22,10 @@ func TestTimesThatCannotBeShown(t *testing.T) {
 	tokens := "/api/v1/users/" + owner.User.ID + "/access-tokens/"
 	subPath := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
 	for at, code := range map[string]string{
-		"9999-12-31T23:59:59-00:01":        "out_of_range",
-		"9999-12-31T23:59:59.999-23:59":    "out_of_range",
-		"0001-01-01T00:00:00+01:00":        "out_of_range",
-		"0000-01-01T00:00:00+23:59":        "out_of_range",
+		"9999-12-31T23:59:59-00:01":        "invalid",
+		"9999-12-31T23:59:59.999-23:59":    "invalid",
+		"0001-01-01T00:00:00+01:00":        "invalid",
+		"0000-01-01T00:00:00+23:59":        "invalid",
 		"10000-01-01T00:00:00Z":            "invalid",
 		"-0001-01-01T00:00:00Z":            "invalid",
 		"9999-12-31T23:59:60Z":             "invalid",
@@ -43,7 +43,7 @@ func TestTimesThatCannotBeShown(t *testing.T) {
 				"POST " + subPath + "replay/": `{"since":"` + at + `"}`,
 			} {
 				got := f.Do(t, line, servertest.Operator, body, "X-Organization-Id", owner.Organization.ID).Want(t, 422, "validation_failed")
-				if !strings.Contains(got.Text, `"code":"`+code+`"`) || code == "out_of_range" && !strings.Contains(got.Text, "before 10000-01-01T00:00:00Z") {
+				if !strings.Contains(got.Text, `"code":"`+code+`"`) {
 					t.Errorf("%s: %s", line, got.Text)
 				}
 			}

@@ -29,7 +29,6 @@ type verifyBody struct {
 	RateLimit              *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
 
-// rateWindowBody is the window of a key after this request was counted.
 type rateWindowBody struct {
 	Limit     int64         `json:"limit"`
 	Remaining int64         `json:"remaining"`

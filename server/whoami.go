@@ -5,7 +5,6 @@ import (
 	"github.com/keyhook/keyhook/server/platform"
 )
 
-// whoamiBody describes the principal behind a credential.
 type whoamiBody struct {
 	User         whoamiUser                `json:"user"`
 	Organization platform.OrganizationName `json:"organization"`
@@ -28,7 +27,6 @@ type whoamiKey struct {
 	ExternalID *string `json:"external_id"`
 }
 
-// readCaller tells callers who they are.
 func (h *handlers) readCaller(x *exchange.Exchange) error {
 	body, err := h.callerBody(x)
 	if err != nil {

@@ -110,7 +110,6 @@ type state struct {
 	Told map[Kind]int64 `json:"told"` // conditions that the operator believes to be present, and since when
 }
 
-// window groups the alerts of one kind.
 type window struct {
 	dueSince time.Time // since when there is something to tell; zero: nothing
 	opensAt  time.Time // no message before
@@ -204,7 +203,6 @@ func (a *Alerter) load(ctx context.Context) {
 	}
 }
 
-// look looks for what to tell, and tells it.
 func (a *Alerter) look(ctx context.Context) {
 	defer a.save(ctx)
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
@@ -244,11 +242,6 @@ func (a *Alerter) mayTell(kind Kind, due bool, now time.Time) bool {
 	return w.flight == nil && !now.Before(w.opensAt) && now.Sub(w.dueSince) >= min(collectTime, a.options.Interval/4)
 }
 
-// isOpen reports whether a message of one of the kinds may be sent.
-func (a *Alerter) isOpen(now time.Time, kinds ...Kind) bool {
-	return slices.ContainsFunc(kinds, func(k Kind) bool { return a.windows[k].flight == nil && !now.Before(a.windows[k].opensAt) })
-}
-
 // noteRead logs the first of several failures to read the store.
 func (a *Alerter) noteRead(err error) {
 	if err != nil && !a.readFails {
@@ -259,9 +252,6 @@ func (a *Alerter) noteRead(err error) {
 
 // tellCredentials sends alerts of one kind about API keys and access tokens. read lists those that no alert has named yet.
 func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, read func(context.Context, int64, int) ([]webhook.CredentialNews, error)) {
-	if !a.isOpen(now, kind) {
-		return
-	}
 	all, err := read(ctx, now.UnixMilli(), maxUntold)
 	a.noteRead(err)
 	var due []webhook.CredentialNews
@@ -279,18 +269,14 @@ func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind,
 
 // tellSubscriptions tells of subscriptions that fail for long, that became disabled or that are active again.
 func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
-	kinds := []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered}
-	if !a.isOpen(now, kinds...) {
-		return
-	}
 	failingBefore := int64(0)
 	if a.options.Failing > 0 {
 		failingBefore = now.Add(-a.options.Failing).UnixMilli()
 	}
-	untold, err := a.options.Store.Untold(ctx, failingBefore, maxUntold+1)
+	untold, err := a.options.Store.Untold(ctx, failingBefore, maxUntold)
 	a.noteRead(err)
 	due := map[Kind][]webhook.Untold{}
-	for _, sub := range untold[:min(len(untold), maxUntold)] {
+	for _, sub := range untold {
 		kind := SubscriptionDisabled
 		switch {
 		case sub.FailingSince != 0:
@@ -302,14 +288,9 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 			due[kind] = append(due[kind], sub)
 		}
 	}
-	for _, kind := range kinds {
+	for _, kind := range []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered} {
 		if a.mayTell(kind, len(due[kind]) > 0, now) {
-			organizations := map[int64]bool{}
-			for _, sub := range due[kind] {
-				organizations[sub.Organization] = true
-			}
-			all := count{len(due[kind]), len(organizations), len(untold) > maxUntold}
-			a.tell(a.options.subscriptionMessage(kind, all, a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
+			a.tell(a.options.subscriptionMessage(kind, len(due[kind]), a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
 }
@@ -320,7 +301,7 @@ func isSame(a, b webhook.Untold) bool {
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.
 func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []webhook.AlertSubject) {
-	for _, sub := range choose(due, maxNamed) {
+	for _, sub := range due[:min(len(due), maxNamed)] {
 		subject, err := a.options.Store.AlertSubject(ctx, sub.Subscription)
 		if err != nil {
 			a.log.Warn("cannot read a subscription for an alert", "error", err)
@@ -331,26 +312,6 @@ func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []w
 	return named
 }
 
-// choose takes up to most subscriptions: one of each organization, then a second one of each, and so on. So no customer
-// crowds out the others.
-func choose(due []webhook.Untold, most int) (chosen []webhook.Untold) {
-	taken := map[int64]int{}
-	round := make([]int, len(due)) // of each subscription: which one it is of its organization
-	for i, sub := range due {
-		round[i] = taken[sub.Organization]
-		taken[sub.Organization]++
-	}
-	for r := 0; len(chosen) < min(most, len(due)); r++ {
-		for i, sub := range due {
-			if round[i] == r && len(chosen) < most {
-				chosen = append(chosen, sub)
-			}
-		}
-	}
-	return chosen
-}
-
-// tell gives a message to all channels.
 func (a *Alerter) tell(m message, f *flight) {
 	w := a.windows[m.kind]
 	w.flight, w.opensAt, w.dueSince = f, f.at.Add(a.options.Interval), time.Time{}

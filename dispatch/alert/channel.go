@@ -45,7 +45,6 @@ var ownForms = map[string]string{
 
 const formsMend = "write the URL as in the section about alerts of the document \"operating\""
 
-// parse sets the service and how it sends, or returns an advice.
 func (c *Channel) parse() error {
 	advise := func(what, mend string) error {
 		return &fault.Advice{What: fmt.Sprintf("URL %d: %s", c.number, what), Mend: mend}
@@ -78,7 +77,7 @@ func (c *Channel) parse() error {
 	}
 	if err != nil {
 		c.send = nil
-		return advise("the URL of "+service+" is wrong: "+c.scrub(err), formsMend)
+		return advise("the URL of "+service+" is wrong: "+err.Error(), formsMend) // the text has no part of the URL
 	}
 	return nil
 }
@@ -86,7 +85,6 @@ func (c *Channel) parse() error {
 // options are the query parameters of a service URL. Those that nothing has taken are unknown.
 type options struct{ values url.Values }
 
-// take returns an option, or the default value.
 func (o *options) take(name, otherwise string) string {
 	defer o.values.Del(name)
 	if !o.values.Has(name) {

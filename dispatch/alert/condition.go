@@ -13,16 +13,14 @@ import (
 // A condition ends when it was absent for settleTime. So a condition that comes and goes is one condition.
 const settleTime = time.Minute
 
-const enoughSpace = disk.LowSpace + 64<<20 // free bytes at which the condition ends
-
 // ExpiresSoon is the time before the end of a certificate in which the operator is warned.
 const ExpiresSoon = 14 * 24 * time.Hour
 
 // condition is a state of the server. The operator is told when it begins and when it ends.
 type condition struct {
 	kind Kind
-	// check reports whether the condition is present, and says more about it. active is whether it was.
-	check func(ctx context.Context, active bool) (detail string, present bool)
+	// check reports whether the condition is present, and says more about it.
+	check func(ctx context.Context) (detail string, present bool)
 
 	active      bool
 	since       time.Time // when it began
@@ -30,9 +28,8 @@ type condition struct {
 	detail      string
 }
 
-// observe updates the state of the condition.
 func (c *condition) observe(ctx context.Context, now time.Time, settle time.Duration) {
-	detail, present := c.check(ctx, c.active)
+	detail, present := c.check(ctx)
 	switch {
 	case present && !c.active:
 		c.active, c.since = true, now
@@ -53,29 +50,25 @@ func (c *condition) begins() bool { return c.active && c.absentSince.IsZero() }
 // conditions returns the conditions, the causes before their consequences.
 func (o *Options) conditions() []*condition {
 	list := []*condition{
-		{kind: WritesRefused, check: func(ctx context.Context, _ bool) (string, bool) {
+		{kind: WritesRefused, check: func(ctx context.Context) (string, bool) {
 			_, err := o.Store.Ready(ctx)
 			return text(err), err != nil
 		}},
-		{kind: DiskLow, check: func(_ context.Context, active bool) (string, bool) {
-			least := uint64(disk.LowSpace)
-			if active {
-				least = enoughSpace
-			}
+		{kind: DiskLow, check: func(context.Context) (string, bool) {
 			free, known := o.Store.Free()
-			return fmt.Sprintf("%d MiB are free", free>>20), known && free < least
+			return fmt.Sprintf("%d MiB are free", free>>20), known && free < disk.LowSpace
 		}},
-		{kind: DeliveriesLate, check: func(ctx context.Context, _ bool) (string, bool) {
+		{kind: DeliveriesLate, check: func(ctx context.Context) (string, bool) {
 			_, err := o.Deliveries.Ready(ctx)
 			return fmt.Sprintf("%s. Deliveries that wait: %d", text(err), o.Store.Pending()), err != nil
 		}},
-		{kind: ResultsUnsaved, check: func(context.Context, bool) (string, bool) {
+		{kind: ResultsUnsaved, check: func(context.Context) (string, bool) {
 			n := o.Deliveries.Unsaved()
 			return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
 		}},
 	}
 	if leaf := leafOf(o.Certificate); leaf != nil {
-		list = append(list, &condition{kind: CertificateExpires, check: func(context.Context, bool) (string, bool) {
+		list = append(list, &condition{kind: CertificateExpires, check: func(context.Context) (string, bool) {
 			return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < ExpiresSoon
 		}})
 	}
@@ -89,7 +82,6 @@ func text(err error) string {
 	return err.Error()
 }
 
-// leafOf returns the certificate of the server, or nil.
 func leafOf(c *tls.Config) *x509.Certificate {
 	if c == nil || len(c.Certificates) == 0 {
 		return nil

@@ -107,14 +107,6 @@ func TestAConditionThatFlaps(t *testing.T) {
 			x.one(t, long, "no longer late")
 		})
 	})
-	t.Run("around the limit of free space is one condition", func(t *testing.T) {
-		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
-			x.set(conditions{free: 255 << 20})
-			x.one(t, 20*time.Second, "nearly full")
-			x.set(conditions{free: 257 << 20})
-			x.none(t, long)
-		})
-	})
 	t.Run("for some seconds is not told", func(t *testing.T) {
 		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 			x.set(conditions{free: 1 << 40, late: errRefused})

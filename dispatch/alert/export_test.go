@@ -26,7 +26,7 @@ func (a *Alerter) Intercept(send func(channel, title, body string, members map[s
 // Send sends a message and returns the error of the service, and the text that people see of it.
 func (c Channel) Send(ctx context.Context, title, body string) (text string, err error) {
 	if err = c.send(ctx, message{kind: kindTest, title: title, body: body}); err != nil {
-		text = c.scrub(err)
+		text = reason(err)
 	}
 	return text, err
 }

@@ -25,7 +25,6 @@ func Kinds() []Kind {
 		WritesRefused, ResultsUnsaved, CertificateExpires}
 }
 
-// conditionText is what a message says about a condition.
 type conditionText struct {
 	begins, ends string // titles
 	mend         string // what to do while it lasts; DOCTOR stands for the command that looks for faults

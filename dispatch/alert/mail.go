@@ -2,6 +2,7 @@ package alert
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,33 +23,15 @@ type mailer struct {
 	user, password string // empty if the server needs none
 	from           string
 	to             []string
-	tls            string // when to encrypt: see encryptions
 }
 
-// encryptions are the values of the option encryption.
-const (
-	encryptAuto  = "auto"     // TLS from the beginning at port 465; otherwise STARTTLS if the server offers it
-	encryptStart = "starttls" // never without STARTTLS
-	encryptFirst = "implicit" // TLS from the beginning
-	encryptNever = "none"
-)
+// tlsPort is the port at which TLS begins at once (RFC 8314). At any other, STARTTLS does, if the server offers it.
+const tlsPort = "465"
 
 // mail is the form smtp://USER:PASSWORD@HOST:587/?from=FROM&to=TO,TO.
 func mail(u *url.URL, o *options) (sender, error) {
-	m := mailer{host: u.Hostname(), port: u.Port(), tls: o.take("encryption", encryptAuto)}
-	m.user = u.User.Username()
+	m := mailer{host: u.Hostname(), port: cmp.Or(u.Port(), "587"), user: u.User.Username()}
 	m.password, _ = u.User.Password()
-	if m.port == "" {
-		m.port = "587"
-	}
-	if m.tls == encryptAuto && m.port == "465" {
-		m.tls = encryptFirst
-	}
-	switch m.tls {
-	case encryptAuto, encryptStart, encryptFirst, encryptNever:
-	default:
-		return nil, errors.New("encryption must be auto, starttls, implicit or none")
-	}
 	from, err := addresses(o.take("from", ""))
 	if err != nil || len(from) != 1 {
 		return nil, errors.New("from must be one address")
@@ -60,7 +43,6 @@ func mail(u *url.URL, o *options) (sender, error) {
 	return m.send, nil
 }
 
-// addresses parses addresses with commas. They have no names.
 func addresses(list string) (found []string, err error) {
 	parsed, err := netmail.ParseAddressList(list)
 	for _, a := range parsed {
@@ -69,7 +51,6 @@ func addresses(list string) (found []string, err error) {
 	return found, err
 }
 
-// send sends a mail to all recipients.
 func (m mailer) send(ctx context.Context, what message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sendLimit, errSlow)
 	defer cancel()
@@ -84,10 +65,9 @@ func (m mailer) send(ctx context.Context, what message) error {
 	return nil
 }
 
-// talk sends a message over a new connection, and closes it.
 func (m mailer) talk(conn net.Conn, text []byte) error {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: m.host}
-	if m.tls == encryptFirst {
+	if m.port == tlsPort {
 		conn = tls.Client(conn, secure)
 	}
 	c, err := smtp.NewClient(conn, m.host)
@@ -95,7 +75,7 @@ func (m mailer) talk(conn net.Conn, text []byte) error {
 		return errors.Join(err, conn.Close())
 	}
 	defer func() { _ = c.Close() }() // after Quit it is closed already
-	if offered, _ := c.Extension("STARTTLS"); m.tls == encryptStart || m.tls == encryptAuto && offered {
+	if offered, _ := c.Extension("STARTTLS"); offered {
 		if err := c.StartTLS(secure); err != nil {
 			return err
 		}

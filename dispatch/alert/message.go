@@ -20,7 +20,6 @@ const (
 	maxError = 120  // characters
 )
 
-// message is what a channel sends.
 type message struct {
 	kind        Kind
 	title, body string
@@ -41,7 +40,6 @@ func (m message) members() map[string]any {
 	return all
 }
 
-// signature says which server sends the message.
 func signature(from string) string { return "Sent by Keyhook, " + from }
 
 // conditionMessage makes the message about a condition that began or ended.
@@ -56,7 +54,7 @@ func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, deta
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
-func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.AlertSubject) message {
+func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.AlertSubject) message {
 	title, lead, list := "disabled", "Keyhook sends nothing to a disabled subscription.", webhook.ActionListDisabled
 	switch kind {
 	case SubscriptionFailing:
@@ -64,12 +62,9 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 		title, lead = "failing", "Keyhook still tries, less often. If the failures go on, it disables the subscription."
 	case SubscriptionRecovered:
 		list = webhook.ActionListSubscriptions
-		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
-		if all.subscriptions > 1 {
-			lead = "Keyhook sends deliveries to them again, after they were disabled."
-		}
+		title, lead = "recovered", "Keyhook sends deliveries to these subscriptions again, after they were disabled."
 	}
-	title = all.String() + " " + title
+	title = fmt.Sprintf("%s subscriptions: %d", title, all)
 	paragraphs, subjects := []string{lead}, []subject{}
 	room := maxBody - len(title) - len(lead)
 	for _, s := range named {
@@ -79,18 +74,17 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 		}
 		paragraphs = append(paragraphs, entry)
 	}
-	if more := all.subscriptions + 1 - len(paragraphs); more > 0 {
+	if more := all + 1 - len(paragraphs); more > 0 {
 		paragraphs = append(paragraphs, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(webhook.Mend{Action: list})))
 	}
 	for _, s := range named {
 		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
 			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
-	facts := map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
+	facts := map[string]any{"subscriptions": subjects, "more_subscriptions": all - len(subjects)}
 	return o.newMessage(kind, title, facts, paragraphs...)
 }
 
-// subject is a subscription in a message for programs.
 type subject struct {
 	Subscription   string  `json:"subscription_id"`
 	Organization   string  `json:"organization_id"`
@@ -109,7 +103,6 @@ func timeOrNull(at *int64) *string {
 	return new(time.UnixMilli(*at).UTC().Format(time.RFC3339))
 }
 
-// credentialText is what a message says about the credentials of organizations.
 type credentialText struct {
 	title, lead, first, member string
 	key, token                 string // types of the audit events about them
@@ -129,10 +122,7 @@ var credentialTexts = map[Kind]credentialText{
 // credentialsMessage makes the message about credentials of one kind. It names the organizations that fit.
 func (o *Options) credentialsMessage(kind Kind, due []webhook.CredentialNews) message {
 	about := credentialTexts[kind]
-	title := fmt.Sprintf("API keys or access tokens of %d organizations %s", len(due), about.title)
-	if len(due) == 1 {
-		title = "API keys or access tokens of 1 organization " + about.title
-	}
+	title := fmt.Sprintf("organizations whose API keys or access tokens %s: %d", about.title, len(due))
 	paragraphs, organizations := []string{about.lead}, []map[string]any{}
 	room := maxBody - len(title) - len(about.lead)
 	for _, d := range due[:min(len(due), maxNamed)] {
@@ -163,32 +153,11 @@ func (o *Options) credentialsMessage(kind Kind, due []webhook.CredentialNews) me
 	return o.newMessage(kind, title, map[string]any{"organizations": organizations, "more_organizations": more}, paragraphs...)
 }
 
-// organizationText names an organization.
 func organizationText(name, id string, externalID *string) string {
 	if externalID != nil {
 		id += ", " + clean(*externalID, maxName)
 	}
 	return clean(name, maxName) + " (" + id + ")"
-}
-
-// count is how many subscriptions a message is about.
-type count struct {
-	subscriptions, organizations int
-	isLimit                      bool // there may be more
-}
-
-func (c count) String() string {
-	if c.subscriptions == 1 {
-		return "1 subscription is"
-	}
-	text := fmt.Sprintf("%d subscriptions of %d organizations are", c.subscriptions, c.organizations)
-	if c.organizations == 1 {
-		text = fmt.Sprintf("%d subscriptions of 1 organization are", c.subscriptions)
-	}
-	if c.isLimit {
-		text = "More than " + text
-	}
-	return text
 }
 
 // subscriptionText is the entry of one subscription. It shows the host of the URL only.
@@ -229,6 +198,14 @@ var mentions = strings.NewReplacer("@", "(at)", "<", "(", ">", ")", "[", "(", "]
 // host names and IP addresses alone. Some decode HTML such as &#46; before. Other characters stand for a dot in a host name.
 var links = strings.NewReplacer(
 	". ", ". ", ".", "(.)", "\u3002", "(.)", "\uff0e", "(.)", "\uff61", "(.)", "\u2024", "(.)", ": ", ": ", ":", "(:)", "& ", "& ", "&", "(and)")
+
+// shorten cuts a text to most characters.
+func shorten(text string, most int) string {
+	if characters := []rune(text); len(characters) > most {
+		return string(characters[:most-1]) + "…"
+	}
+	return text
+}
 
 // clean makes a text of a customer safe for all services: one line, no mention of people, no link, and not long.
 func clean(text string, most int) string {

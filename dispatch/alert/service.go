@@ -18,7 +18,6 @@ import (
 	"time"
 )
 
-// sender sends a message through a channel.
 type sender func(context.Context, message) error
 
 // services are the kinds of channels, by the scheme of their URLs. Each returns how the channel of a URL sends a message. It takes the
@@ -60,7 +59,6 @@ const (
 	maxResponse    = 4 << 10          // bytes that are read, so that the connection can be used again
 )
 
-// send sends a message.
 func (p post) send(ctx context.Context, m message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errSlow)
 	defer cancel()
@@ -91,10 +89,15 @@ func (p post) send(ctx context.Context, m message) error {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the service answered %d", response.StatusCode)
+		return answered(response.StatusCode)
 	}
 	return nil
 }
+
+// answered is the status of a service that has not taken a message.
+type answered int
+
+func (a answered) Error() string { return fmt.Sprintf("the service answered %d", int(a)) }
 
 // discord is the form discord://TOKEN@ID (discord.com/developers/docs/resources/webhook). Nothing in a message mentions anybody.
 func discord(u *url.URL, _ *options) (post, error) {
@@ -169,9 +172,6 @@ func ntfy(u *url.URL, o *options) (post, error) {
 		return post{}, errors.New("the topic after the host is missing")
 	}
 	p := post{titled: "Title", text: bodyOnly, header: http.Header{}}
-	if priority := o.take("priority", ""); priority != "" {
-		p.header.Set("Priority", mime.QEncoding.Encode("utf-8", priority))
-	}
 	var err error
 	p.url, err = webURL(u, o.take("scheme", "https"), u.EscapedPath())
 	setUser(p.header, u)
@@ -224,7 +224,6 @@ func generic(u *url.URL, o *options) (post, error) {
 
 func bodyOnly(m message) string { return m.body }
 
-// webURL returns the URL of a service with another scheme and path.
 func webURL(u *url.URL, scheme, escapedPath string) (string, error) {
 	if scheme != "http" && scheme != "https" {
 		return "", errors.New("the scheme must be http or https")
@@ -240,7 +239,6 @@ func schemeOf(o *options) string {
 	return "https"
 }
 
-// setUser sets the name and the password of a URL.
 func setUser(header http.Header, u *url.URL) {
 	if u.User == nil {
 		return

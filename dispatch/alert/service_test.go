@@ -172,7 +172,7 @@ func TestRequestsToServices(t *testing.T) {
 func TestAServiceThatCannotBeReached(t *testing.T) {
 	defer alert.Through(transport(func(*http.Request) (*http.Response, error) { return nil, errors.New("no network here") }))()
 	text, err := channel(t, "telegram://123456789:canary-abcdefghijklmnopqrstuvwxyzabc@telegram?chats=@canary").Send(t.Context(), title, body)
-	if err == nil || !strings.Contains(text, "no network here") || strings.Contains(text, "canary") {
+	if err == nil || !strings.Contains(text, "cannot talk to the service") || strings.Contains(text, "canary") {
 		t.Errorf("text %q, error %v", text, err)
 	}
 }
@@ -262,35 +262,19 @@ func TestMail(t *testing.T) {
 			}
 		}
 	})
-	t.Run("that the server refuses is an error with the server's words, and without the password", func(t *testing.T) {
+	t.Run("that the server refuses is an error with the code of the server, and without the password", func(t *testing.T) {
 		t.Parallel()
 		m := startMailServer(t, map[string]string{"AUTH": "535 wrong password canary@secret of canaryuser"})
 		text, err := channel(t, fmt.Sprintf(form, m.address)).Send(t.Context(), title, body)
-		if err == nil || !strings.Contains(text, "535 wrong password") || strings.Contains(text, "canary") {
+		if err == nil || !strings.Contains(text, "the mail server answered 535") || strings.Contains(text, "canary") {
 			t.Errorf("text %q, error %v", text, err)
 		}
 	})
-	for name, option := range map[string]string{"that offers": "", "that must offer": "&encryption=starttls"} {
-		t.Run("to a server "+name+" encryption and has none sends no password", func(t *testing.T) {
-			t.Parallel()
-			replies := map[string]string{"STARTTLS": "220 go on"} // and no handshake follows
-			if option == "" {
-				replies["EHLO"] = "250-mail.example\r\n250-STARTTLS\r\n250 AUTH PLAIN"
-			} else {
-				replies["STARTTLS"] = "502 what is that?"
-			}
-			m := startMailServer(t, replies)
-			text, err := channel(t, fmt.Sprintf(form, m.address)+option).Send(t.Context(), title, body)
-			if got := m.got(); err == nil || !strings.Contains(got, "STARTTLS") || strings.Contains(got, "AUTH") {
-				t.Errorf("text %q, error %v, the server got:\n%s", text, err, got)
-			}
-		})
-	}
-	t.Run("with implicit encryption begins with a handshake", func(t *testing.T) {
+	t.Run("to a server that offers encryption and has none sends no password", func(t *testing.T) {
 		t.Parallel()
-		m := startMailServer(t, nil) // it has no encryption
-		text, err := channel(t, fmt.Sprintf(form, m.address)+"&encryption=implicit").Send(t.Context(), title, body)
-		if got := m.got(); err == nil || strings.Contains(got, "EHLO") {
+		m := startMailServer(t, map[string]string{"EHLO": "250-mail.example\r\n250-STARTTLS\r\n250 AUTH PLAIN", "STARTTLS": "220 go on"}) // and no handshake follows
+		text, err := channel(t, fmt.Sprintf(form, m.address)).Send(t.Context(), title, body)
+		if got := m.got(); err == nil || !strings.Contains(got, "STARTTLS") || strings.Contains(got, "AUTH") {
 			t.Errorf("text %q, error %v, the server got:\n%s", text, err, got)
 		}
 	})
@@ -350,7 +334,7 @@ func TestAListOfURLs(t *testing.T) {
 		"ntfy://host/topic?canary=canary": "an option after ? is unknown",
 		"ntfy://host/topic?scheme=canary": "the scheme must be http or https",
 		"gotify://canary":                 "the token after the host is missing",
-		"smtp://host/?from=a@b.example&to=c@d.example&encryption=canary":     "encryption must be auto, starttls, implicit or none",
+		"smtp://host/?from=a@b.example&to=c@d.example&encryption=canary":     "an option after ? is unknown",
 		"https://host/canary?template=canary":                                "template must be json, or be left out",
 		"telegram://123456789:canary-abcdefghijklmnopqrstuvwxyzabc@telegram": "chats must name one channel or chat",
 	} {

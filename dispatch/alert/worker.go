@@ -2,8 +2,13 @@ package alert
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/textproto"
+	"syscall"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -26,14 +31,12 @@ type worker struct {
 	queue   chan message
 	sendNow func(ctx context.Context, m message) error
 	log     *slog.Logger
-	failing bool // the last message was not sent
 }
 
 func newWorker(c Channel, log *slog.Logger) *worker {
 	return &worker{Channel: c, queue: make(chan message, maxQueued), sendNow: c.send, log: log}
 }
 
-// outcome is how a message ended at one channel.
 type outcome struct {
 	kind   Kind
 	flight *flight
@@ -55,18 +58,13 @@ func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
 	}
 }
 
-// report logs a message that was sent, and a change from working to failing or back.
 func (w *worker) report(m message, err error) {
-	switch {
-	case err == nil && w.failing:
-		w.log.Info("the alert channel works again", "channel", w.String(), "kind", string(m.kind))
-	case err == nil:
+	if err == nil {
 		w.log.Info("alert sent", "channel", w.String(), "kind", string(m.kind))
-	case !w.failing:
-		w.log.Warn("an alert cannot be sent; correct alerts.urls or the service, and test it",
-			"mend", webhook.Mend{Action: webhook.ActionTestAlerts}, "channel", w.String(), "kind", string(m.kind), "error", w.scrub(err))
+		return
 	}
-	w.failing = err != nil
+	w.log.Warn("an alert cannot be sent; correct alerts.urls or the service, and test it",
+		"mend", webhook.Mend{Action: webhook.ActionTestAlerts}, "channel", w.String(), "kind", string(m.kind), "error", reason(err))
 }
 
 // deliver tries to send a message until it is sent, retryFor is over, or ctx ends.
@@ -104,7 +102,32 @@ const testBody = "This is a test. Keyhook tells you here what needs a person."
 func (c Channel) SendTest(ctx context.Context, from string) error {
 	err := newWorker(c, nil).try(ctx, message{kind: kindTest, title: "Keyhook: test of an alert", body: testBody + "\n\n" + signature(from)})
 	if err != nil {
-		return errors.New(c.scrub(err))
+		return errors.New(reason(err))
 	}
 	return nil
+}
+
+// reason says why a message was not sent. It repeats no text of an error, because those of net/http and net/smtp have parts of the URL,
+// which may be secrets, and answers of services may repeat them.
+func reason(err error) string {
+	reply, isReply := errors.AsType[*textproto.Error](err)
+	answer, isAnswer := errors.AsType[answered](err)
+	number, isSystem := errors.AsType[syscall.Errno](err)
+	_, isDNS := errors.AsType[*net.DNSError](err)
+	_, isTLS := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case errors.Is(err, errSlow):
+		return errSlow.Error()
+	case isReply:
+		return fmt.Sprintf("the mail server answered %d", reply.Code)
+	case isAnswer:
+		return answer.Error()
+	case isDNS:
+		return "the name of the host is not known"
+	case isTLS:
+		return "the certificate of the service is not valid"
+	case isSystem:
+		return "cannot connect: " + number.Error()
+	}
+	return "cannot talk to the service"
 }

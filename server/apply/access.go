@@ -147,7 +147,6 @@ func (r *run) makeEventType(i *item) error {
 	})
 }
 
-// refuseBuiltIn refuses to change an object that is built in.
 func refuseBuiltIn(i *item, kind string) {
 	i.Refuse("", "built_in", "The %s is built in and cannot be changed; remove it from the document.", kind)
 }

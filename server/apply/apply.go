@@ -47,7 +47,6 @@ const (
 	remove = "remove"
 )
 
-// change is one difference between the document and the server.
 type change struct {
 	Action string  `json:"action"`
 	Kind   string  `json:"kind"`
@@ -128,7 +127,6 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	return x.Respond(http.StatusOK, result)
 }
 
-// tooManyChanges refuses a document with more than MaxChanges differences.
 func tooManyChanges() error {
 	return fault.New(fault.Invalid, "too_many_changes",
 		"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges)

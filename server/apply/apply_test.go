@@ -302,7 +302,7 @@ func TestProblems(t *testing.T) {
 		"one address twice":   {`"users":[{"external_id":"a","name":"A","email":"a@b.example"},{"external_id":"b","name":"B","email":"A@b.example"}]`, []string{"document.users.1.email already_exists"}},
 		"a state":             {`"users":[{"external_id":"a","name":"A","email":"a@b.example","is_active":false}]`, []string{"document.users.0.is_active unknown_field"}},
 		"no plan of webhooks": {`"organizations":[{"external_id":"c","name":"C","plan":"free"}],"subscriptions":[{"organization":"c","external_id":"s","url":"https://a.example/",` + secret + `}]`, []string{"document.subscriptions.0 plan_capability_required"}},
-		"an empty name":       {`"organizations":[{"external_id":"","name":"C","plan":"free"}]`, []string{"document.organizations.0.external_id blank"}},
+		"an empty name":       {`"organizations":[{"external_id":"","name":"C","plan":"free"}]`, []string{"document.organizations.0.external_id invalid"}},
 	} {
 		t.Run("have the path of "+name, func(t *testing.T) {
 			r := f.apply(t, test.document)

@@ -63,7 +63,6 @@ func requireName(i *item, external *string) {
 	}
 }
 
-// namePair returns the name of an object that has no name of its own.
 func (r *run) namePair(i *item, first, second string) string {
 	return form.Or(i.Line(first, access.MaxExternalID), "") + "/" + form.Or(i.Line(second, access.MaxExternalID), "")
 }
@@ -108,7 +107,6 @@ func (r *run) makeSubscription(i *item) error {
 	})
 }
 
-// compareSubscription returns what a subscription gets.
 func compareSubscription(i *item, given webhook.SubscriptionChange, before webhook.Subscription) (c webhook.SubscriptionChange) {
 	c.URL = compare(i, "url", given.URL, before.URL, "")
 	var types *[]string

@@ -11,7 +11,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// readApplied reads what apply has created.
 func (r *run) readApplied() error {
 	list, err := r.Store.Applied(r.ctx, 0, math.MaxInt)
 	slices.Reverse(list)
@@ -94,8 +93,7 @@ func (r *run) noteRemoval(c change, err error) error {
 		return err
 	}
 	r.denied = r.denied || refused.Code == access.CodeDenied
-	r.problems = append(r.problems, fault.Field{Field: "prune", Code: refused.Code, Message: c.Kind + " " + c.Key + ": " + refused.Message +
-		" To keep it for good, forget that apply created it: DELETE /api/v1/applied/{kind}/{key}/."})
+	r.problems = append(r.problems, fault.Field{Field: "prune", Code: refused.Code, Message: c.Kind + " " + c.Key + ": " + refused.Message + " To keep it, put it back into the document."})
 	return nil
 }
 

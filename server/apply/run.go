@@ -32,7 +32,6 @@ func (r *run) kinds() []kind {
 	}
 }
 
-// run is the work on one document.
 type run struct {
 	Endpoint
 	by         access.Actor
@@ -58,7 +57,6 @@ type pass struct {
 	denied   bool // a problem is a permission that the caller lacks
 }
 
-// item is one object of the document.
 type item struct {
 	*form.Form
 	path    string
@@ -69,13 +67,11 @@ type item struct {
 	fields  []field
 }
 
-// isSame reports whether the object of the server is as the document says.
 func (i *item) isSame() bool { return !i.isNew && len(i.fields) == 0 }
 
 // identity names an object among all kinds. key is the name, the key or the id; see access.MemberKey.
 func identity(kind, key string) string { return kind + " " + key }
 
-// read splits the document into its objects.
 func (r *run) read(document *form.Form) error {
 	r.sections = map[string][]*form.Form{}
 	for _, k := range r.kinds() {
@@ -106,7 +102,6 @@ func (r *run) findUnchanged(ctx context.Context) error {
 	return err
 }
 
-// begin begins a pass.
 func (r *run) begin(ctx context.Context) error {
 	r.pass = &pass{ctx: ctx, named: map[string]string{}, failed: map[string]bool{}, applied: map[string]bool{}}
 	if !r.prune {

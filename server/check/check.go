@@ -394,8 +394,6 @@ func sameAsMalformed(err error, p credential.Presented) error {
 	switch e, _ := fault.As(err); {
 	case e.Code != credential.CodeUnknown:
 		return err
-	case p.Unknown != nil:
-		return p.Unknown
 	case malformed[p.Kind] != nil:
 		return malformed[p.Kind]
 	}

@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 		{"an unknown command of a group gives 2", "config reload", nil, cli.ExitUsage,
 			"keyhook: unknown command \"reload\" (see keyhook config --help)\n"},
 		{"a wrong setting gives 2", "serve --webhooks.timeout=5", nil, cli.ExitUsage,
-			"keyhook: wrong setting: --webhooks.timeout: \"5\" has no unit; write \"5s\" for seconds, or another unit: ms, m, h, d, w\n"},
+			"keyhook: wrong setting: --webhooks.timeout: \"5\" has no unit; write \"5s\" for seconds, or another unit: ms, m, h, d\n"},
 		{"several wrong settings are all named", "serve --webhooks.timeout=5 --keys.prefix=X", nil, cli.ExitUsage, "2 wrong settings"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

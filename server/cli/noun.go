@@ -255,7 +255,7 @@ var nouns = []noun{
 // expiryFields say when a credential expires.
 var expiryFields = []field{
 	{member: "expires_at", usage: "time of expiry (default: never)", value: timestamp},
-	{member: "expires_at", flag: "expires-in", usage: "time until expiry, such as 12h, 30d or 2w", value: fromNow},
+	{member: "expires_at", flag: "expires-in", usage: "time until expiry, such as 12h or 30d", value: fromNow},
 }
 
 // periodFields select a part of a log.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,42 +20,23 @@ func advise(what, mend string) error { return &fault.Advice{What: what, Mend: me
 
 const maxText = 4096 // bytes of a value
 
-// checkLine accepts text that fits in a line. Any other text is a mistake.
 func checkLine(s string) error {
-	switch {
-	case len(s) > maxText:
-		return advise(fmt.Sprintf("the value is longer than %d bytes", maxText), "write a shorter value")
-	case !utf8.ValidString(s):
-		return advise("the value is not valid UTF-8", "save the file as UTF-8")
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return advise("the value has a line break or another control character", "write the value in one line")
-	case s != strings.TrimSpace(s):
-		return advise("the value begins or ends with a space", "remove the space")
+	if len(s) > maxText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) || s != strings.TrimSpace(s) {
+		return advise("the value is not one line", fmt.Sprintf("write at most %d bytes of UTF-8, without control characters, and without spaces at the ends", maxText))
 	}
 	return nil
 }
 
 func checkDatabasePath(s string) error {
-	const mend = "write the path of a file, such as ./keyhook.db"
-	switch {
-	case s == "":
-		return advise("the value is empty", mend)
-	case strings.HasPrefix(s, "file:") || strings.HasPrefix(s, ":"):
-		return advise(quote(s)+" is not a path", mend)
-	case strings.HasSuffix(s, "/"):
-		return advise(quote(s)+" is a directory", mend)
+	if s == "" || strings.HasPrefix(s, "file:") || strings.HasPrefix(s, ":") || strings.HasSuffix(s, "/") {
+		return advise(quote(s)+" is not the path of a file", "write a path such as ./keyhook.db")
 	}
 	return checkLine(s)
 }
 
 func checkKeyPrefix(s string) error {
-	switch {
-	case s == access.TokenPrefix:
-		return advise(quote(s)+" is the prefix of access tokens", "write another prefix")
-	case s == access.LinkPrefix:
-		return advise(quote(s)+" is the prefix of sign-in links", "write another prefix")
-	case !access.ValidKeyPrefix(s):
-		return advise(quote(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter")
+	if s == access.TokenPrefix || s == access.LinkPrefix || !access.ValidKeyPrefix(s) {
+		return advise(quote(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter, and not the prefix of other secrets of Keyhook")
 	}
 	return nil
 }
@@ -65,11 +45,8 @@ func checkKeyPrefix(s string) error {
 var headerPrefixForm = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,38}[0-9A-Za-z])?$`)
 
 func checkHeaderPrefix(s string) error {
-	if strings.EqualFold(s, "webhook") {
-		return advise("this prefix gives webhook-timestamp and webhook-signature, which are headers of Standard Webhooks", "write another prefix")
-	}
-	if !headerPrefixForm.MatchString(s) {
-		return advise(quote(s)+" cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service")
+	if strings.EqualFold(s, "webhook") || !headerPrefixForm.MatchString(s) { // Standard Webhooks has the first
+		return advise(quote(s)+" cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service, but not webhook")
 	}
 	return nil
 }
@@ -111,20 +88,13 @@ func parseOrigin(s string) (string, error) {
 // encryptionKeyForm is 32 bytes as hexadecimal digits, or in either alphabet of base64, with or without padding.
 var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=?|[0-9A-Za-z_-]{43}=?)$`)
 
-// checkEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key. A new key cannot
-// open the signing secrets of a database that exists, so the mend depends on that.
-func checkEncryptionKey(key, database string) error {
-	if key == "" || encryptionKeyForm.MatchString(key) {
-		return nil
+// checkEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key.
+func checkEncryptionKey(key string) error {
+	if !encryptionKeyForm.MatchString(key) {
+		return advise("the key must be 32 random bytes in base64, or as 64 hex digits",
+			"restore the key of the database, because no other opens its signing secrets; for a new database, make one with: openssl rand -base64 32")
 	}
-	mend := "make one with: openssl rand -base64 32"
-	if info, err := os.Stat(database); err == nil && info.Size() > 0 {
-		mend = "restore the key of " + database + " from your copy, because a new key cannot open its signing secrets"
-		if _, err := os.Stat(database + ".key"); err == nil {
-			mend += "; if " + database + ".key has the key, remove the setting"
-		}
-	}
-	return advise("the key must be 32 random bytes in base64, or as 64 hex digits", mend)
+	return nil
 }
 
 func checkToken(s string) error {
@@ -157,7 +127,6 @@ func checkIssuer(s string) error {
 	return nil
 }
 
-// parseURL parses an http or https URL of a host and an optional path.
 func parseURL(s string) (*url.URL, error) {
 	if err := checkLine(s); err != nil {
 		return nil, err
@@ -169,10 +138,8 @@ func parseURL(s string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, advise(quote(s)+" is not an http or https URL", "write a URL such as https://keys.example.com")
-	case strings.ContainsAny(s, "?#"):
-		return nil, advise(quote(s)+" has a query or a fragment", "remove that part")
-	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port(), 1):
-		return nil, advise(quote(s)+" has no valid port", "write a port from 1 to 65535")
+	case strings.ContainsAny(s, "?#") || strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port(), 1):
+		return nil, advise(quote(s)+" has a query, a fragment, or no valid port", "remove that part")
 	}
 	return u, nil
 }
@@ -182,17 +149,8 @@ var hostForm = regexp.MustCompile(`^[0-9A-Za-z_]([-0-9A-Za-z_.]{0,251}[0-9A-Za-z
 
 func checkAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
-	switch {
-	case isPort(s, 0):
-		return advise(quote(s)+" is only a port", "write "+quote("127.0.0.1:"+s)+" for this machine, or "+quote("0.0.0.0:"+s)+" for all")
-	case err != nil:
-		return advise(quote(s)+" is not host:port", "write an address such as 127.0.0.1:8080 or [::1]:8080")
-	}
-	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostForm.MatchString(host) {
-		return advise(quote(s)+" has no valid host", "write an address or a name")
-	}
-	if !isPort(port, 0) {
-		return advise(quote(s)+" has no valid port", "write a port from 0 to 65535")
+	if _, wrong := netip.ParseAddr(host); err != nil || wrong != nil && host != "" && !hostForm.MatchString(host) || !isPort(port, 0) {
+		return advise(quote(s)+" is not host:port", "write an address such as 127.0.0.1:8080 or [::1]:8080; 0.0.0.0 lets other machines connect")
 	}
 	return nil
 }

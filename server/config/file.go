@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -21,7 +20,6 @@ const maxFile = 1 << 20
 // file is a configuration file. It is read as YAML nodes, because viper's own reader loses what the problems need: lines,
 // duplicate and unknown keys, nulls, and how a scalar was written. Viper gets each value as text.
 type file struct {
-	data     []byte
 	path     string
 	texts    map[string]any    // by setting
 	places   map[string]string // by setting: "keyhook.yaml:12"
@@ -38,18 +36,17 @@ func readFile(path, source string) *file {
 	if err != nil {
 		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), fault.WithoutPath(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
-		line, what, mend := YAMLProblem(data, err)
+		line, what := YAMLProblem(err)
 		place := path
 		if line > 0 {
 			place += ":" + strconv.Itoa(line)
 		}
-		f.problems = append(f.problems, NewProblem("", place, advise("the file is not valid YAML: "+what, mend)))
+		f.problems = append(f.problems, NewProblem("", place, advise("the file is not valid YAML: "+what, YAMLMend)))
 	}
 	return f
 }
 
 func (f *file) decode(data []byte) error {
-	f.data = data
 	top, second, err := ParseYAML(data)
 	if second != nil {
 		f.wrong("", second, advise("a second document begins here", "write all settings in one document"))
@@ -97,22 +94,13 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 		case isSetting && prefix != "":
 			f.setting(setting, value)
 		case prefix != "" || !isSection(name):
-			f.unknown(name, key)
+			f.wrong("", key, advise(quote(name)+" is not a setting", suggest(name, names(), "remove it")))
 		case value.Kind == yaml.MappingNode:
 			f.section(name+".", value)
 		case !IsBlank(value):
 			f.wrong(name, value, advise("this name is a section", "write the settings below it, indented"))
 		}
 	}
-}
-
-func (f *file) unknown(name string, key *yaml.Node) {
-	mend := suggest(name, names(), "remove it")
-	if _, isSetting := find(name); isSetting {
-		section, setting, _ := strings.Cut(name, ".")
-		mend = "write " + setting + " below " + section + ":, indented"
-	}
-	f.wrong("", key, advise(quote(name)+" is not a setting", mend))
 }
 
 func (f *file) setting(s Setting, value *yaml.Node) {
@@ -122,9 +110,6 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 		text, err = listText(value, l.separator)
 	} else if text, err = scalarText("the setting", value); err == nil && l != nil && l.mend != "" {
 		err = advise("the setting is a list", l.mend)
-	}
-	if IsBlank(value) && HasComment(f.data, value.Line) {
-		err = advise("the setting has no value, because # begins a comment", "write the value in quotes")
 	}
 	if err != nil {
 		f.wrong(s.Name, value, err)
@@ -138,7 +123,7 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 func scalarText(subject string, node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!!null":
-		return "", advise(subject+" has no value", `write a value, or "" for none, or remove the line`)
+		return "", advise(subject+" has no value", `write a value (in quotes if it begins with #), or "" for none, or remove the line`)
 	case node.Kind != yaml.ScalarNode || !plain.MatchString(node.Tag):
 		return "", advise(subject+" is not a single plain value", "write one value, in quotes if it begins with * or !")
 	}
@@ -147,7 +132,6 @@ func scalarText(subject string, node *yaml.Node) (string, error) {
 
 var plain = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
 
-// listText joins the items of a list.
 func listText(list *yaml.Node, separator string) (string, error) {
 	var items []string
 	for _, node := range list.Content {
@@ -169,7 +153,6 @@ func (f *file) wrong(name string, node *yaml.Node, err error) {
 
 func (f *file) place(node *yaml.Node) string { return f.path + ":" + strconv.Itoa(node.Line) }
 
-// readAtMost reads a file of at most most bytes.
 func readAtMost(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -211,61 +194,21 @@ func SecretFile(path string) (string, error) {
 	return text, nil
 }
 
-// yamlMends say what to write where the YAML parser stops, by its message. The first that is in the message counts. Errors of the grammar
-// count lines from 0, errors in characters from 1.
-var yamlMends = []struct {
-	message, mend string
-	isGrammar     bool
-}{
-	{"cannot start any token", "write a value that begins with @, %, | or ` in quotes", false},
-	{"alphabetic or numeric", "write a value that begins with * or & in quotes", false},
-	{"mapping values are not allowed", "write a value with a colon in quotes, and each name in a line of its own; or the line before lacks its colon", false},
-	{"could not find expected ':'", "write a colon and a space after the name", false},
-	{"end of stream", "a quote is not closed", false},
-	{"',' or", "a { or a [ is not closed; a # after a space begins a comment, so write a value with # in quotes", true},
-	{"document start", "write each section as a name with a colon, and the names in it below, indented", true},
-	{"did not find expected", "indent the lines of one section equally, and write a colon after each name", true},
-}
-
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// YAMLProblem says why a text is no YAML: the line, what is wrong, and what to write. It shows nothing of the text, which may have
-// secrets. err is the error of the parser. The line is 0 if nobody knows it.
-func YAMLProblem(text []byte, err error) (line int, what, mend string) {
-	number := 0
-	for row := range bytes.Lines(text) {
-		number++
-		indent := row[:len(row)-len(bytes.TrimLeft(row, " \t"))]
-		tab := bytes.IndexByte(indent, '\t')
-		switch {
-		case !utf8.Valid(row):
-			return number, "the text is not UTF-8", "save the file as UTF-8"
-		case tab >= 0:
-			return number, "column " + strconv.Itoa(tab+1) + " is a tab", "indent with spaces; YAML allows no tabs there"
-		}
-	}
+// YAMLProblem says why a text is no YAML, and where the parser stopped: that line, or a line beside it, is wrong. It shows nothing of the
+// text, which may have secrets. err is the error of the parser. The line is 0 if nobody knows it.
+func YAMLProblem(err error) (line int, what string) {
 	what = quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
 	if found := yamlLine.FindStringSubmatch(what); found != nil {
 		line, _ = strconv.Atoi(found[1])
 		what = strings.Replace(what, found[0], "", 1)
 	}
-	for _, known := range yamlMends {
-		if !strings.Contains(err.Error(), known.message) {
-			continue
-		}
-		if line == 0 || known.isGrammar { // the parser leaves the first line out
-			line++
-		}
-		return line, what, known.mend
-	}
-	return line, what, "correct that line, or the line before it"
+	return line, what
 }
+
+// YAMLMend says what to do about a YAMLProblem.
+const YAMLMend = "correct that line, or the line before or after it; indent with spaces, and write values with special characters in quotes"
 
 // quoted is text that the YAML parser quotes from the file. It may be a secret, so it is removed.
 var quoted = regexp.MustCompile("'[^'<][^']+'|`[^`]*`")
-
-// HasComment reports whether a line has a # that begins a comment. It tells why a field has no value: "name: #8".
-func HasComment(text []byte, line int) bool {
-	rows := bytes.Split(text, []byte("\n"))
-	return line >= 1 && line <= len(rows) && bytes.Contains(rows[line-1], []byte(" #"))
-}

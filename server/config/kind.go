@@ -27,26 +27,21 @@ type kind struct {
 	list  *list // nil: a single value
 }
 
-// list is how the file gives a list.
 type list struct {
 	separator string // joins the items
 	mend      string // for a value that is no list; empty: a single value is a list of one item
 }
 
-// text takes any text that passes the check.
 func text(label string, check func(string) error) kind {
 	return kind{label: label, parse: func(s string) (any, error) { return s, check(s) }}
 }
 
-// secretLabel is the label of all secrets.
 const secretLabel = "secret"
 
-// secret takes a text that passes the check, or none.
 func secret(check func(string) error) kind {
 	return kind{label: secretLabel, parse: func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
 }
 
-// optional lets a text be empty.
 func optional(check func(string) error) func(string) error {
 	return func(s string) error {
 		if s == "" {
@@ -56,7 +51,6 @@ func optional(check func(string) error) func(string) error {
 	}
 }
 
-// choice takes one of some values, written as show does.
 func choice[T any](values ...T) kind {
 	var texts []string
 	for _, value := range values {
@@ -70,7 +64,6 @@ func choice[T any](values ...T) kind {
 	}}
 }
 
-// limited takes a value that read accepts, within limits.
 func limited[T int | int64 | float64 | time.Duration](label, example string, read func(string) (T, error), least, most T) kind {
 	limits := "from " + show(least) + " to " + show(most)
 	return kind{label: label, parse: func(s string) (any, error) {
@@ -91,13 +84,12 @@ func duration(least, most time.Duration) kind {
 	inner := limited("duration", `"500ms", "15s", "12h" or "30d"`, ParseDuration, least, most)
 	return kind{label: inner.label, parse: func(s string) (any, error) {
 		if decimal.MatchString(s) {
-			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s")+" for seconds, or another unit: ms, m, h, d, w")
+			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s")+" for seconds, or another unit: ms, m, h, d")
 		}
 		return inner.parse(s)
 	}}
 }
 
-// durationOrNone takes a duration within limits, or 0.
 func durationOrNone(least, most time.Duration) kind {
 	inner := duration(least, most)
 	return kind{label: inner.label, parse: func(s string) (any, error) {
@@ -108,26 +100,20 @@ func durationOrNone(least, most time.Duration) kind {
 	}}
 }
 
-// longUnits are the units that time.ParseDuration does not know: a week is 7 days, and a day is 24 hours.
-var longUnits = regexp.MustCompile(`^(?:([0-9]{1,4})w)?(?:([0-9]{1,5})d)?([^-+]*)$`)
+// days is a duration that begins with days, which time.ParseDuration does not know: a day is 24 hours.
+var days = regexp.MustCompile(`^([0-9]{1,5})d(.*)$`)
 
-// ParseDuration reads a duration such as 90s, 30d, 2w or 1d12h, of settings and of flags.
+// ParseDuration reads a duration such as 90s, 30d or 1d12h, of settings and of flags.
 func ParseDuration(text string) (d time.Duration, err error) {
-	rest := text
-	parts := longUnits.FindStringSubmatch(text)
-	if hasLong := parts != nil && parts[1]+parts[2] != ""; hasLong {
-		weeks, _ := strconv.Atoi(parts[1]) // no digits are 0
-		days, _ := strconv.Atoi(parts[2])
-		d, rest = time.Duration(7*weeks+days)*24*time.Hour, cmp.Or(parts[3], "0s")
+	if parts := days.FindStringSubmatch(text); parts != nil {
+		whole, _ := strconv.Atoi(parts[1])
+		d, text = time.Duration(whole)*24*time.Hour, cmp.Or(parts[2], "0s")
 	}
-	short, err := time.ParseDuration(rest)
-	switch {
-	case err != nil:
-		return 0, errors.New("must be a duration with a unit, such as 90s, 30m, 12h, 30d or 2w")
-	case d < 0, d > 0 && d+short < 0: // more than the type can hold
-		return 0, errors.New("must be less than 290 years")
+	rest, err := time.ParseDuration(text)
+	if err != nil || d > 0 && (rest < 0 || d+rest < d) { // the sum may be more than the type can hold
+		return 0, errors.New("must be a duration with a unit, such as 90s, 30m, 12h or 30d")
 	}
-	return d + short, nil
+	return d + rest, nil
 }
 
 func readWhole(s string) (int, error) {
@@ -168,17 +154,14 @@ func readSize(s string) (int64, error) {
 // networks takes addresses and networks. An address is the network of that one address.
 var networks = items("networks", "10.0.0.0/8", 1000, "combine them into larger networks", access.ParseNetwork)
 
-// notices takes durations from an hour to a year.
 var notices = items("durations", "720h, 24h", 10, "remove some", func(s string) (time.Duration, error) {
 	value, err := duration(time.Hour, 365*day).parse(s)
 	d, _ := value.(time.Duration) // nil if err is not
 	return d, err
 })
 
-// origins takes origins of web pages.
 var origins = items("origins", "https://app.example.com", 20, "remove some", parseOrigin)
 
-// portalPages takes names of pages.
 var portalPages = items("pages", "subscriptions, events", len(console.PortalPages()), "write each page once", func(s string) (string, error) {
 	if !slices.Contains(console.PortalPages(), s) {
 		return "", advise(quote(s)+" is no page of the portal", "write one of: "+strings.Join(console.PortalPages(), ", "))

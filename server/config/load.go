@@ -31,7 +31,6 @@ func Sources(flags *pflag.FlagSet) ([]Effective, error) {
 	return list, nil
 }
 
-// loader reads the settings once.
 type loader struct {
 	flags    *pflag.FlagSet
 	file     *file
@@ -76,7 +75,6 @@ func must(err error) {
 	}
 }
 
-// load returns the configuration. The error is Problems.
 func (l *loader) load() (c Config, err error) {
 	l.problems = append(l.file.problems, unknownVariables(os.Environ())...)
 	failed := map[string]bool{}
@@ -97,9 +95,6 @@ func (l *loader) load() (c Config, err error) {
 		if !slices.ContainsFunc(r.names, func(name string) bool { return failed[name] }) && r.isBroken(c) {
 			l.wrong(r.names[0], advise(r.what, r.mend))
 		}
-	}
-	if err := checkEncryptionKey(c.Encryption.Key.Reveal(), c.Storage.Path); err != nil && !failed["storage.path"] {
-		l.wrong("encryption.key", err)
 	}
 	if len(l.problems) > 0 {
 		slices.SortStableFunc(l.problems, func(a, b Problem) int { return index(a.Setting) - index(b.Setting) })
@@ -122,7 +117,6 @@ func (l *loader) wrong(name string, err error) {
 	l.problems = append(l.problems, NewProblem(name, l.sources[name], err))
 }
 
-// text returns the text of a setting, and notes its source. The text of a secret may be in a file of its own.
 func (l *loader) text(s Setting) (string, error) {
 	text, source := l.viper.GetString(s.Name), l.source(s)
 	l.sources[s.Name] = source

@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -54,7 +53,6 @@ var allSettings = func() (list []Setting) {
 	return list
 }()
 
-// index returns the place of a setting in allSettings; -1 if there is no setting of that name.
 func index(name string) int {
 	return slices.IndexFunc(allSettings, func(s Setting) bool { return s.Name == name })
 }
@@ -71,7 +69,6 @@ func isSection(name string) bool {
 	return slices.ContainsFunc(allSettings, func(s Setting) bool { return strings.HasPrefix(s.Name, name+".") })
 }
 
-// names returns the names of all sections and settings.
 func names() (list []string) {
 	for _, s := range allSettings {
 		section, _, _ := strings.Cut(s.Name, ".")
@@ -91,10 +88,8 @@ const EnvWebhookSecret = envPrefix + "WEBHOOK_SECRET"
 // otherVariables belong to the commands that are clients or receivers, and to the tests.
 var otherVariables = []string{EnvFile, EnvWebhookSecret, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "TEST_REQUIRE"}
 
-// serviceLink is a variable that Kubernetes sets in every pod for a Service whose name begins with keyhook.
-var serviceLink = regexp.MustCompile(`^KEYHOOK_(.*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
-
-// unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting.
+// unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting. Kubernetes sets
+// some in every pod for a Service whose name begins with keyhook.
 func unknownVariables(environ []string) (found Problems) {
 	known := slices.Clone(otherVariables)
 	for _, s := range allSettings {
@@ -102,16 +97,11 @@ func unknownVariables(environ []string) (found Problems) {
 	}
 	slices.Sort(environ)
 	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
+		name, _, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
-		mend := suggest(name, known, "unset it")
-		// Kubernetes sets KEYHOOK_PORT=tcp://10.0.0.1:80, and people write KEYHOOK_PORT=8080.
-		isPerson := (name == "KEYHOOK_PORT" || name == "KEYHOOK_SERVER_PORT") && decimal.MatchString(value)
-		if serviceLink.MatchString(name) && !isPerson {
-			mend = "add enableServiceLinks: false to the spec of the pod, because Kubernetes sets this variable for a Service"
-		}
+		mend := suggest(name, known, "unset it; if Kubernetes has set it, add enableServiceLinks: false to the spec of the pod")
 		found = append(found, NewProblem("", name, advise("this variable is not a setting", mend)))
 	}
 	return found

@@ -87,7 +87,7 @@ var table = []Setting{
 	newSetting("egress.ca_file", "", text("path", checkLine),
 		"PEM file with more certificate authorities to trust, for your own receivers and issuer"),
 
-	newSetting("encryption.key", "", secret(func(string) error { return nil }), // see checkEncryptionKey
+	newSetting("encryption.key", "", secret(checkEncryptionKey),
 		"key that encrypts the signing secrets; empty: the first start makes one in <database>.key, and you must back up that file"),
 
 	newSetting("bootstrap.token", "", secret(checkToken),

@@ -5,12 +5,12 @@ package credential
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // OrganizationHeader names the organization to act in, if it is not the credential's own.
@@ -35,7 +35,6 @@ type Presented struct {
 	Kind          Kind
 	Credential    access.Credential
 	Unreadable    error    // why the credential could not be read; nil if it was
-	Unknown       error    // the refusal if no such credential exists; nil means the usual one of its kind
 	Organizations []string // that the request names; none means the credential's own
 }
 
@@ -54,36 +53,11 @@ var (
 	ErrSession = fault.New(fault.Unauthenticated, "invalid_session", "The session has ended; sign in again.")
 	ErrLink    = fault.New(fault.Unauthenticated, "invalid_link", "This link was used already or has expired; get a new one from the page or the person that gave you this one.")
 
-	errNoIssuer = fault.New(fault.Unauthenticated, CodeUnknown,
-		"This looks like a JWT, but this server accepts no JWTs, because oidc.issuer is not set. Send an access token (kat_…), or ask the operator to set oidc.issuer.")
 	errSeveral = fault.New(fault.Malformed, "multiple_credentials", "The request has several credentials; send one, in one Authorization header or in the session cookie.")
 )
 
 func wrongScheme(hint string) error {
 	return fault.New(fault.Unauthenticated, CodeWrongScheme, "%s", hint)
-}
-
-// misplaced refuses a text that is something else of Keyhook than an API key or an access token, and says what to send instead. The
-// error is nil for any other text.
-func misplaced(raw string) error {
-	if prefix, looksMinted := access.LooksMinted(raw); looksMinted && prefix == access.LinkPrefix {
-		return fault.New(fault.Unauthenticated, CodeUnknown,
-			"This is the secret of a sign-in link. Open the link in a browser, or send the secret as link to POST /api/v1/session/.")
-	}
-	if strings.HasPrefix(raw, webhook.SecretPrefix) {
-		return fault.New(fault.Unauthenticated, CodeUnknown,
-			"This is the signing secret of a subscription. It only checks signatures. Send an API key (svc_…) or an access token (kat_…).")
-	}
-	id, _ := access.IDTypeOf(raw)
-	sort, isID := map[access.IDType]string{
-		access.KeyID:     "an API key; an id is no credential. Send the key itself (svc_…), which was shown when it was created",
-		access.TokenID:   "an access token; an id is no credential. Send the token itself (kat_…), which was shown when it was created",
-		access.SessionID: "a session; an id is no credential. A browser sends the cookie of the session, and a program sends an access token (kat_…)",
-	}[id]
-	if !isID {
-		return nil
-	}
-	return fault.New(fault.Unauthenticated, CodeUnknown, "This is the id of %s.", sort)
 }
 
 // Reader reads credentials. Use NewReader.
@@ -144,19 +118,15 @@ func (d *Reader) read(r *http.Request) Presented {
 		return Presented{Unreadable: errSeveral}
 	case strings.EqualFold(scheme, "ApiKey"):
 		return ParseKey(raw)
-	case strings.EqualFold(scheme, "Bearer") && access.LooksForeign(raw):
-		if d.hasIssuer {
-			c, ok := access.Foreign(raw)
-			return present(IssuerToken, c, ok, ErrToken)
-		}
-		return d.readUnexpected(raw)
+	case strings.EqualFold(scheme, "Bearer") && d.hasIssuer && access.LooksForeign(raw):
+		c, ok := access.Foreign(raw)
+		return present(IssuerToken, c, ok, ErrToken)
 	case strings.EqualFold(scheme, "Bearer"):
 		return d.ReadToken(raw)
 	}
 	return Presented{Unreadable: wrongScheme("The scheme of the Authorization header is not supported. " + ErrMissing.Message)}
 }
 
-// authorization splits the one Authorization header of a request.
 func authorization(h http.Header) (scheme, raw string, err error) {
 	values := h["Authorization"]
 	switch {
@@ -177,24 +147,10 @@ func present(kind Kind, c access.Credential, ok bool, malformed error) Presented
 	return Presented{Kind: kind, Credential: c}
 }
 
-// readUnexpected reads a token that looks like a JWT, on a server without an issuer. It may still be the token that the operator
-// chose for the first start.
-func (d *Reader) readUnexpected(raw string) Presented {
-	p := d.ReadToken(raw)
-	p.Unknown = errNoIssuer
-	if errors.Is(p.Unreadable, ErrToken) {
-		p.Unreadable = errNoIssuer
-	}
-	return p
-}
-
 // ParseKey reads an API key with any prefix, so keys stay valid when the setting changes.
 func ParseKey(raw string) Presented {
 	if strings.HasPrefix(raw, access.TokenPrefix+"_") {
 		return Presented{Kind: Key, Unreadable: wrongScheme("This is an access token: send it as \"Authorization: Bearer kat_…\".")}
-	}
-	if err := misplaced(raw); err != nil {
-		return Presented{Kind: Key, Unreadable: err}
 	}
 	c, ok := access.Parse(raw)
 	return present(Key, c, ok, ErrKey)
@@ -203,14 +159,11 @@ func ParseKey(raw string) Presented {
 // ReadToken reads an access token. A token in the form that Keyhook generates must have a valid checksum. Any other text may be
 // the token that the operator chose for the first start.
 func (d *Reader) ReadToken(raw string) Presented {
-	if err := misplaced(raw); err != nil {
-		return Presented{Kind: Token, Unreadable: err}
-	}
 	c, minted := access.Parse(raw)
 	prefix, looksMinted := access.LooksMinted(raw)
 	switch {
 	case strings.HasPrefix(raw, d.keyPrefix), minted && c.Prefix() != access.TokenPrefix:
-		return Presented{Kind: Token, Unreadable: wrongScheme("This is an API key: send it as \"Authorization: ApiKey " + d.keyPrefix + "…\".")}
+		return Presented{Kind: Token, Unreadable: wrongScheme("This is not an access token: send an API key as \"Authorization: ApiKey " + d.keyPrefix + "…\".")}
 	case minted:
 		return Presented{Kind: Token, Credential: c}
 	case looksMinted && prefix == access.TokenPrefix:
@@ -226,29 +179,8 @@ func ParseLink(raw string) Presented {
 	return present(Link, c, ok, ErrLink)
 }
 
-// isList reports whether an Authorization header lists several credentials. A proxy joins several headers into such a list. A
-// comma alone is not enough: a token that an operator chose may contain one (but no space), and the parameters of other schemes
-// are separated by commas.
-func isList(value string) bool {
-	if !strings.Contains(value, ",") {
-		return false
-	}
-	scheme, raw, _ := strings.Cut(value, " ")
-	isBearer := strings.EqualFold(scheme, "Bearer")
-	if strings.EqualFold(scheme, "ApiKey") || isBearer && strings.ContainsAny(strings.TrimLeft(raw, " "), " \t") {
-		return true
-	}
-	for part := range strings.SplitSeq(raw, ",") {
-		words := strings.Fields(part)
-		if len(words) == 0 {
-			continue
-		}
-		if _, minted := access.Parse(words[0]); minted {
-			return true
-		}
-		if !isBearer && (strings.EqualFold(words[0], "ApiKey") || strings.EqualFold(words[0], "Bearer")) {
-			return true
-		}
-	}
-	return false
-}
+// lists are the forms of an Authorization header with several credentials, as a proxy makes of several headers. A comma alone is not
+// enough: a token that an operator chose may contain one (but no space), and commas separate the parameters of other schemes.
+var lists = regexp.MustCompile(`(?i)^apikey |^bearer +\S+\s|,\s*(apikey|bearer)\s|,\s*[a-z][a-z0-9]*_[0-9a-z]{36}\b`)
+
+func isList(value string) bool { return strings.Contains(value, ",") && lists.MatchString(value) }

@@ -53,7 +53,7 @@ func TestAlerts(t *testing.T) {
 	p := start(t, dir, settings...)
 	sub := p.subscribe(t, down.url+"hookcanary?hookcanary", "order.created")
 	p.publish(t, "order.created")
-	nextAlert(t, p, messages, "1 subscription is disabled", "Default (org_", sub, "host 127(.)0(.)0(.)1", "Last error: http_status: 503",
+	nextAlert(t, p, messages, "Disabled subscriptions: 1", "Default (org_", sub, "host 127(.)0(.)0(.)1", "Last error: http_status: 503",
 		"Deliveries that wait: 1", "keyhook subscriptions recover "+sub)
 
 	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -72,7 +72,7 @@ func TestAlerts(t *testing.T) {
 
 	down.down.Store(false)
 	p.must(t, "PATCH", "/api/v1/webhooks/subscriptions/"+sub+"/", object{"is_active": true}, nil)
-	nextAlert(t, p, messages, "1 subscription is active again", sub)
+	nextAlert(t, p, messages, "Recovered subscriptions: 1", sub)
 	// The server counts the message when its response has arrived, a moment after the channel received it.
 	const counted = `keyhook_alerts_total{kind="subscription_recovered",result="sent"} 1`
 	_, metrics := get(t, p.url+"/metrics")

@@ -159,10 +159,10 @@ func TestANightsOutage(t *testing.T) {
 	if preview.Deliveries == 0 || recovered.Deliveries != preview.Deliveries || recovered.Pending < preview.Pending || recovered.Pending+recovered.Deliveries < inOutage {
 		t.Errorf("%d events were accepted in the outage; the preview is %+v, the recovery %+v", inOutage, preview, recovered)
 	}
-	nextAlert(t, n.server, messages, "1 subscription is disabled", sub)
-	nextAlert(t, n.server, messages, "1 subscription is active again", sub)
+	nextAlert(t, n.server, messages, "Disabled subscriptions: 1", sub)
+	nextAlert(t, n.server, messages, "Recovered subscriptions: 1", sub)
 	for len(messages) > 0 { // a kill after the message and before its record repeats it
-		if another := <-messages; !strings.Contains(another, "1 subscription is active again") {
+		if another := <-messages; !strings.Contains(another, "Recovered subscriptions: 1") {
 			t.Errorf("another alert: %s", another)
 		}
 	}

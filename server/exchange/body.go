@@ -279,7 +279,6 @@ func (x *Exchange) Release() {
 	}
 }
 
-// giveBack returns n bytes of the memory of the request.
 func (x *Exchange) giveBack(n int64) {
 	x.reserved.memory.Release(x.reserved.holder, n)
 	x.reserved.bytes -= n

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"context"
-	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -41,19 +40,9 @@ func (p *Path) Value(name string) string {
 func (p *Path) ID(name string, t access.IDType, noun string) (string, error) {
 	id := p.Value(name)
 	if !t.Valid(id) {
-		return "", Missing(noun, id)
+		return "", fault.Missing(noun)
 	}
 	return id, nil
-}
-
-// Missing is the 404 for a text that is no id of a resource. If the text is the id of another type, the response says so: its form shows
-// the type, whether or not it exists.
-func Missing(noun, text string) error {
-	missing := fault.Missing(noun)
-	if t, ok := access.IDTypeOf(text); ok && t.Noun() != "" {
-		missing.Message = strings.TrimSuffix(missing.Message, ".") + ": this is the id of " + t.Noun() + "."
-	}
-	return missing
 }
 
 // FindID finds the public id of what has an external id in an organization. It returns NotFound if nothing has it.
@@ -67,7 +56,7 @@ func (x *Exchange) ResolveID(text string, t access.IDType, noun string, find Fin
 	case t.Valid(text):
 		return text, nil
 	case access.LooksLikeID(text):
-		return "", Missing(noun, text)
+		return "", fault.Missing(noun)
 	}
 	return find(x.Request.Context(), x.Organization(), text)
 }

@@ -152,7 +152,6 @@ var zippers = sync.Pool{New: func() any {
 	return z
 }}
 
-// zip writes body in gzip.
 func zip(to *bytes.Buffer, body []byte) {
 	z := zippers.Get().(*gzip.Writer)
 	defer zippers.Put(z)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -193,12 +192,10 @@ func (r *Receiver) Host() string { return webhook.URLHost(r.URL) }
 // at writes a time as responses do.
 func at(ms int64) string { return string(webhook.AppendTime(nil, ms)) }
 
-// mend is an action on the subscription.
 func (r *Receiver) mend(action webhook.Action, with string) webhook.Mend {
 	return webhook.Mend{Action: action, Organization: r.ActFor, Subscription: r.ID, With: with}
 }
 
-// changePlan gives the organization a plan that has webhooks.
 func (r *Receiver) changePlan() webhook.Mend {
 	return webhook.Mend{Action: webhook.ActionChangePlan, Organization: r.OrganizationID, With: r.Event.WebhookPlan}
 }
@@ -279,7 +276,6 @@ func (r *Receiver) nextProbe(w Delivery) string {
 	return "Keyhook tries one delivery soon. A success recovers the subscription."
 }
 
-// open explains a pending delivery of an open subscription.
 func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	isDue := d.DueAt <= r.Now
 	switch {
@@ -359,7 +355,6 @@ func (r *Receiver) otherBlocks() (text string) {
 	return strings.TrimPrefix(text, " ")
 }
 
-// held says who stopped the queue, and why.
 func (r *Receiver) held() string {
 	if r.Event.Hold == nil {
 		return "An operator has stopped all sending."
@@ -371,7 +366,6 @@ func (r *Receiver) held() string {
 	return text + "."
 }
 
-// since says when the subscription was disabled, after a space.
 func (r *Receiver) since() string {
 	if r.DisabledAt == nil {
 		return ""
@@ -379,7 +373,6 @@ func (r *Receiver) since() string {
 	return " at " + at(*r.DisabledAt)
 }
 
-// untilExpiry says how long a closed subscription may wait.
 func (r *Receiver) untilExpiry() string {
 	if r.Event.Kept == 0 {
 		return ""
@@ -388,8 +381,7 @@ func (r *Receiver) untilExpiry() string {
 }
 
 func (r *Receiver) expired() Delivery {
-	return tell(Expired, fmt.Sprintf(
-		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept))).add(cause, r.lastAttempt())
+	return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").add(cause, r.lastAttempt())
 }
 
 // exhausted explains the newest delivery that ended so. Its DueAt is its end, on the clock of FailingSince: the end of the request is a

@@ -158,7 +158,7 @@ func TestDeliveryOf(t *testing.T) {
 		"a deleted subscription gets no replay":              {with(with(given(), deleted), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now.", "", nil, 0},
 		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
 		"what a deletion dropped says so":                    {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z, so its pending deliveries were dropped.", "", nil, 0},
-		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "storage.retention_events: 1 day)", "", nil, 0},
+		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "longer than storage.retention_events", "", nil, 0},
 
 		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: published - 1000, Attempts: 1, DueAt: later})), explain.Scheduled,
 			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z. " +

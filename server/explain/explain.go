@@ -4,7 +4,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -24,7 +23,6 @@ type Request struct {
 	Length  int                    // of the key, in bytes, if it was not named by its id
 	Code    string                 // of the first check that failed
 	Unknown access.Scope           // needed permissions that do not exist; set if the permission check failed
-	KeyPlan string                 // a plan with API keys; set if the check of the plan failed, unless there is none
 	Route   Route
 }
 
@@ -61,7 +59,6 @@ func (r *Request) Checks() []Check {
 	return checks
 }
 
-// describe describes one check. The text of a failure ends with what to do.
 func (r *Request) describe(c access.Check) Check {
 	value, passed, failed := r.factsOf(c)
 	b := Check{Check: c.String(), Value: value}
@@ -115,7 +112,6 @@ func (r *Request) factsOf(c access.Check) (value, passed, failed string) {
 	return "", "", ""
 }
 
-// timeOrNever formats a time; nil is "never".
 func timeOrNever(at *int64) string {
 	if at == nil {
 		return "never"
@@ -174,7 +170,7 @@ func (r *Request) planFacts() (value, passed, failed string) {
 	name := r.State.Plan.Name
 	return name, "The plan " + name + " includes API keys.",
 		fmt.Sprintf("The plan %s does not include API keys. Move the organization to one that does: PATCH /api/v1/organizations/%s/ {\"plan\": \"%s\"}.",
-			name, r.State.Home.ID, cmp.Or(r.KeyPlan, unknownPlan))
+			name, r.State.Home.ID, unknownPlan)
 }
 
 func (r *Request) rateLimitFacts() (value, passed, failed string) {
@@ -238,7 +234,6 @@ func (r *Request) noPermissionNeeded() string {
 	return "Keyhook has no route for this path, and no permission is named. Name the permission that your API needs in \"permission\"."
 }
 
-// maxShownPermissions is the most characters of unknown permissions that a response shows.
 const maxShownPermissions = 200
 
 // message is the part of an error that a caller may see.

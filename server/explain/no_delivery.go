@@ -8,7 +8,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// absent explains why no delivery was created.
 func (r *Receiver) absent() Delivery {
 	e, isAudit := r.Event, access.IsAuditType(r.Event.Type)
 	switch {
@@ -68,10 +67,8 @@ func (r *Receiver) inFeed() Delivery {
 	return d
 }
 
-// maxTypesInAdvice is how many event types a command names.
 const maxTypesInAdvice = 10
 
-// unwanted explains an event of a type that the subscription does not want.
 func (r *Receiver) unwanted() Delivery {
 	types := r.EventTypes.Unique()
 	shown := strings.Join(types[:min(len(types), maxTypesInAdvice)], ", ")
@@ -88,12 +85,10 @@ func (r *Receiver) unwanted() Delivery {
 	return d
 }
 
-// filterIsYounger reports whether the event was published under another filter.
 func (r *Receiver) filterIsYounger() bool {
 	return r.FilterChangedAt != nil && *r.FilterChangedAt > r.Event.At
 }
 
-// filtered explains an event that does not pass the filter.
 func (r *Receiver) filtered() Delivery {
 	c, seen := r.Missed.Condition, "has no such value"
 	if r.Missed.Seen != "" {

@@ -109,7 +109,6 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	return nil
 }
 
-// event reads the fields of an event.
 func (f *Form) event() webhook.NewEvent {
 	return webhook.NewEvent{
 		Data: f.Object("data", webhook.MaxEvent), Type: Or(f.EventType("type"), ""),
@@ -130,7 +129,7 @@ func (f *Form) EventType(name string) *string {
 func (f *Form) RefuseEventType(name, text string) (isRefused bool) {
 	switch {
 	case !webhook.ValidType(text):
-		f.Refuse(name, "invalid", "This must be an event type such as user.created: %s.%s", typeRule, nearType(text, ""))
+		f.Refuse(name, "invalid", "This must be an event type such as user.created: %s.", typeRule)
 	case access.IsAuditType(text), text == webhook.TestType:
 		f.Refuse(name, CodeReservedType, "Only Keyhook publishes events of this type; choose another type, such as app.%s.", text)
 	default:
@@ -139,33 +138,7 @@ func (f *Form) RefuseEventType(name, text string) (isRefused bool) {
 	return true
 }
 
-// typeRule is the form of event types.
 const typeRule = "lower-case letters, digits and _, in words with dots between them, beginning with a letter"
-
-// nearType proposes an event type, or a prefix with this end, for a text with capitals, hyphens or other characters.
-func nearType(text, end string) string {
-	var near strings.Builder
-	bare, isPrefix := strings.CutSuffix(text, end)
-	for i, c := range []byte(bare) {
-		switch {
-		case 'A' <= c && c <= 'Z' && i > 0 && 'a' <= bare[i-1] && bare[i-1] <= 'z': // orderCreated
-			near.WriteString("_" + strings.ToLower(string(c)))
-		case c == '-' || c == ' ':
-			near.WriteByte('_')
-		case c == '/' || c == ':':
-			near.WriteByte('.')
-		default:
-			near.WriteString(strings.ToLower(string(rune(c))))
-		}
-	}
-	if !webhook.ValidType(near.String()) {
-		return ""
-	}
-	if isPrefix {
-		near.WriteString(end)
-	}
-	return fmt.Sprintf(" Write %q.", near.String())
-}
 
 // Object returns a JSON object of at most max bytes, without white space. Its numbers and strings are unchanged.
 func (f *Form) Object(name string, max int) []byte {
@@ -190,11 +163,9 @@ func (f *Form) Object(name string, max int) []byte {
 
 // ValidIdempotencyKey reports whether an event can have this idempotency key.
 func ValidIdempotencyKey(key string) bool {
-	_, isInvisible := findInvisible(key)
-	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) && !isInvisible
+	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) && !strings.ContainsFunc(key, isInvisible)
 }
 
-// idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || !ValidIdempotencyKey(key) {
@@ -239,8 +210,7 @@ func (f *Form) EventTypes(name string) *webhook.Types {
 		case e.Text == "*", e.Text == "**", e.Text == "*.*":
 			f.Refuse(e.Field, "invalid", "An empty list means every event type: send [] instead of [%q].", e.Text)
 		case !webhook.ValidPattern(e.Text):
-			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or a prefix such as user.*: %s; a * only after the last dot.%s",
-				typeRule, nearType(e.Text, ".*"))
+			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or a prefix such as user.*: %s; a * only after the last dot.", typeRule)
 		}
 		types = append(types, e.Text)
 	}

@@ -69,20 +69,11 @@ func (f *Form) refuseUnknown() {
 			return
 		}
 		if !m.read {
-			f.Refuse(truncate(m.name, MaxName), "unknown_field", "%s", f.unknown(string(m.name)))
+			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
 		}
 	}
 }
 
-// unknown says what to do about a field that nobody read.
-func (f *Form) unknown(name string) string {
-	if name == "organization_id" || name == "organization" {
-		return "This field is unknown here; to act in another organization, send its id in the header X-Organization-Id."
-	}
-	return "This field is unknown; the fields are " + f.known() + "."
-}
-
-// known lists the names that were read.
 func (f *Form) known() string {
 	names := slices.Clone(f.missing)
 	for _, m := range f.members {
@@ -94,7 +85,6 @@ func (f *Form) known() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// find returns a field, or nil if it is missing.
 func (f *Form) find(name string) *member {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
@@ -148,10 +138,8 @@ const (
 	aScope      = `a space-delimited string, such as "events:read events:write"`
 	permissions = `an array of strings, such as ["events:read", "events:write"]`
 	eventTypes  = `an array of strings, such as ["order.created", "user.*"]`
-	orNull      = ", or null"
 )
 
-// wrongType adds the problem that a value has another JSON type.
 func (f *Form) wrongType(name, form string) { f.Refuse(name, "wrong_type", "This must be %s.", form) }
 
 // Text returns a string of at most max characters, unchanged.
@@ -212,20 +200,11 @@ func (f *Form) Bool(name string) *bool {
 
 // Integer returns a whole number from least to most.
 func (f *Form) Integer(name string, least, most int64) *int64 {
-	return f.integer(name, least, most, "")
-}
-
-// integer is Integer with the end of the message for a wrong value.
-func (f *Form) integer(name string, least, most int64, end string) *int64 {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
-	form := fmt.Sprintf("a whole number from %d to %d", least, most)
-	if value.Kind() == jsontext.KindString {
-		form += ", without quotes"
-	}
-	form += end
+	form := fmt.Sprintf("a whole number from %d to %d, without quotes", least, most)
 	if value.Kind() != jsontext.KindNumber || bytes.ContainsAny(value, ".eE") {
 		f.wrongType(name, form)
 		return nil
@@ -270,7 +249,6 @@ func (f *Form) strings(name, form string) []Element {
 	return list
 }
 
-// maxList is the most elements of a list of strings.
 const maxList = 1000
 
 // array returns the values of an array, or nil if the field is missing. Of an array with more than max values it returns max+1, so
@@ -290,7 +268,7 @@ func (f *Form) array(name string, max int, form string) []jsontext.Value {
 // Limit returns a change of a limit. Null removes the limit: the result points to nil.
 func (f *Form) Limit(name string, least, most int64) **int64 {
 	return nullable(f, name, func(name string) **int64 {
-		if limit := f.integer(name, least, most, ", or null for no limit"); limit != nil {
+		if limit := f.Integer(name, least, most); limit != nil {
 			return &limit
 		}
 		return nil

@@ -79,11 +79,10 @@ func (r Lookup) Permissions(ctx context.Context, f *Form, name string) *access.S
 	return &scope
 }
 
-// Limits of a scope.
+// Limits of a scope, in characters.
 const (
-	maxShown     = 10       // words in an error
-	maxScope     = 64 << 10 // characters
-	maxShownWord = access.MaxPermissionKey
+	maxScope = 64 << 10
+	maxShown = 1000 // of the unknown ones in an error
 )
 
 // Scope returns a space-delimited list of permissions. It adds one problem at most, because it is one field.
@@ -101,15 +100,11 @@ func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
 	if len(wrong) == 0 {
 		return scope
 	}
-	more := ""
-	if len(wrong) > maxShown {
-		more = fmt.Sprintf(" and %d more", len(wrong)-maxShown)
-		wrong = wrong[:maxShown]
-	}
 	for i, word := range wrong {
-		wrong[i] = Printable(word, maxShownWord)
+		wrong[i] = Printable(word, access.MaxPermissionKey)
 	}
-	f.Refuse(name, CodeUnknownPermission, "Unknown permissions: %s%s. Use those that GET /api/v1/permissions/ lists, or ask an operator to create these there.", strings.Join(wrong, ", "), more)
+	f.Refuse(name, CodeUnknownPermission, "Unknown permissions: %s. Use those that GET /api/v1/permissions/ lists, or ask an operator to create these there.",
+		Printable(strings.Join(wrong, ", "), maxShown))
 	return scope
 }
 

@@ -65,48 +65,39 @@ func (q *Query) Cursor(name, list string) (after Position) {
 // Next returns the cursor of the page that follows after.
 func (p Page) Next(after Position) string { return Cursor(p.List, after) }
 
-// A cursor is a position as two varints, or three with a mark, followed by a digest of the list and the position. The digest is not a signature: a caller
-// who forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged
-// cursors.
+// A cursor is a position as three varints, followed by a digest of the list and the position. The digest is not a signature: a caller who
+// forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged cursors.
 const cursorDigest = 8
 
 // Cursor writes a position in a list.
 func Cursor(list string, p Position) string {
-	b := binary.AppendVarint(nil, p.Row)
-	b = binary.AppendVarint(b, p.At)
-	if p.Mark != 0 {
-		b = binary.AppendVarint(b, p.Mark)
+	var b []byte
+	for _, number := range []int64{p.Row, p.At, p.Mark} {
+		b = binary.AppendVarint(b, number)
 	}
 	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))
 }
 
-// appendDigest appends the digest of the list and b.
 func appendDigest(list string, b []byte) []byte {
 	sum := sha256.Sum256(append([]byte(list+"\n"), b...))
 	return append(b, sum[:cursorDigest]...)
 }
 
-// parseCursor reads a cursor of the list.
 func parseCursor(list, text string) (p Position, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < cursorDigest+2 {
+	if err != nil || len(b) < cursorDigest {
 		return p, false
 	}
 	body := b[:len(b)-cursorDigest]
 	if string(appendDigest(list, body[:len(body):len(body)])) != string(b) {
 		return p, false
 	}
-	var n, m, k int
-	p.Row, n = binary.Varint(body)
-	if n <= 0 {
-		return Position{}, false
+	for _, number := range []*int64{&p.Row, &p.At, &p.Mark} {
+		n := 0
+		if *number, n = binary.Varint(body); n <= 0 {
+			return Position{}, false
+		}
+		body = body[n:]
 	}
-	p.At, m = binary.Varint(body[n:])
-	if m > 0 && n+m < len(body) {
-		p.Mark, k = binary.Varint(body[n+m:])
-	}
-	if m <= 0 || n+m+k != len(body) || p.Row < 1 || k != 0 && p.Mark == 0 {
-		return Position{}, false
-	}
-	return p, true
+	return p, p.Row > 0 && len(body) == 0
 }

@@ -116,27 +116,17 @@ func notJSON(err error, path string, text []byte) error {
 	case errors.Is(err, errTrailingText):
 		return fault.New(fault.Malformed, "invalid_json", "After the JSON object of the body, more text follows; send only one object.").Because(err)
 	case errors.As(err, &at):
-		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON in %s.", syntaxProblem(text, at)).Because(err)
+		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON in %s.", place(text, at)).Because(err)
 	}
 	return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON.").Because(err)
 }
 
-// maxPath is the most characters of a path before a name. The end of a longer path is kept.
+// maxPath is the most characters of a path in a message.
 const maxPath = 200
 
 // fieldPath names a value in a body as in problems: "data.list.0.name".
 func fieldPath(p jsontext.Pointer) string {
-	path := []string{}
-	length := 0
-	for name := range p.Tokens() {
-		path = append(path, Printable(name, MaxName))
-	}
-	for i, name := range slices.Backward(path) {
-		if length += utf8.RuneCountInString(name) + 1; length > maxPath {
-			return "…" + strings.Join(path[i+1:], ".")
-		}
-	}
-	return strings.Join(path, ".")
+	return Printable(strings.Join(slices.Collect(p.Tokens()), "."), maxPath)
 }
 
 // maxFields is the most fields of an object. It does not apply to the data of an event, which is not read field by field.
@@ -147,12 +137,10 @@ var (
 	errTooManyFields = errors.New("too many fields")
 )
 
-// refuseFields adds the problem that an object has too many fields.
 func (f *Form) refuseFields(name string) {
 	f.Refuse(name, "too_many_fields", "This object may have at most %d fields.", maxFields)
 }
 
-// parseObject appends the members of a JSON object to members.
 func parseObject(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
 	if len(text) > quickText {
 		parsers <- struct{}{}
@@ -185,7 +173,6 @@ func parseObject(members []member, text []byte, options ...jsontext.Options) ([]
 	return members, nil
 }
 
-// readMember reads the next member of an object in text.
 func readMember(decoder *decoder, text []byte) (m member, err error) {
 	name, err := decoder.ReadValue()
 	if err != nil {
@@ -294,7 +281,7 @@ func Rewrite(text []byte, l Layout) []byte {
 	return v
 }
 
-// JSONProblem says where a text is not valid JSON, and what to write there. It returns "" for valid JSON.
+// JSONProblem says where a text is not valid JSON. It returns "" for valid JSON.
 func JSONProblem(text []byte) string {
 	decoder := newDecoder(text)
 	defer decoder.release()
@@ -303,7 +290,7 @@ func JSONProblem(text []byte) string {
 		if errors.As(err, &at) && errors.Is(err, jsontext.ErrDuplicateName) {
 			return "\"" + fieldPath(at.JSONPointer) + "\" is there twice in one object; write each name once"
 		}
-		return syntaxProblem(text, at)
+		return "it is wrong in " + place(text, at)
 	}
 	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return "text follows the first value; write only one value"
@@ -311,46 +298,13 @@ func JSONProblem(text []byte) string {
 	return ""
 }
 
-// syntaxProblem says where a text is not valid JSON: the line and the column, the byte, and the field. Then it says what to write. Of the
-// text, it shows only names of fields, because logs must not have the values.
-func syntaxProblem(text []byte, at *jsontext.SyntacticError) string {
-	offset := int(min(max(at.ByteOffset, 0), int64(len(text))))
-	before, rest := text[:offset], text[offset:]
-	place := fmt.Sprintf("line %d, column %d (byte %d)", 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]), offset)
+// place says where a text is not valid JSON: the line and the column, the byte, and the field. Of the text, it shows only names of fields,
+// because logs must not have the values.
+func place(text []byte, at *jsontext.SyntacticError) string {
+	before := text[:min(max(at.ByteOffset, 0), int64(len(text)))]
+	where := fmt.Sprintf("line %d, column %d (byte %d)", 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]), len(before))
 	if path := fieldPath(at.JSONPointer); path != "" {
-		place += ", in " + path
+		where += ", in " + path
 	}
-	return place + ": " + syntaxMend(bytes.TrimRight(before, " \t\r\n"), rest)
-}
-
-// syntaxMend says what to write where the rest of a text is not valid JSON.
-func syntaxMend(before, rest []byte) string {
-	next, size := utf8.DecodeRune(rest)
-	switch {
-	case size == 0:
-		return `the text ends too early; a ", a } or a ] is missing`
-	case next == utf8.RuneError && size == 1:
-		return "this is not UTF-8; encode the text as UTF-8"
-	case next == '\ufeff':
-		return "a byte order mark begins the text; leave it out"
-	case next < ' ':
-		return `write a line break in a text as \n, and other control characters as \u0000`
-	case next == '\\':
-		return `after a backslash stand only " \ / b f n r t, or u and four hex digits; the two halves of a character above U+FFFF stand together`
-	case next == '\'':
-		return "write names and texts in double quotes, not in single quotes"
-	case (next == '}' || next == ']') && bytes.HasSuffix(before, []byte(",")):
-		return "remove the comma before this"
-	case next == ',':
-		return "remove this comma, or write a name or a value between the commas"
-	case next == '/' || next == '#':
-		return "JSON has no comments; remove this"
-	case next == '"':
-		return "a comma or a colon is missing before this"
-	case strings.ContainsRune("0123456789.+-", next):
-		return "write a number as 0.5, 10 or -3: no 0 or + before it, and digits on both sides of the dot"
-	case next == '_' || next >= 'a' && next <= 'z' || next >= 'A' && next <= 'Z':
-		return "write names and texts in double quotes; only true, false, null and numbers have none"
-	}
-	return "this character cannot stand here"
+	return where
 }

@@ -1,6 +1,7 @@
 package form
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,42 +23,27 @@ const (
 )
 
 // ParseQuery reads the parameters with known names. Any other parameter is a problem: an ignored filter with a spelling mistake would
-// show everything. Problems are in the order of the query string.
+// show everything.
 func ParseQuery(raw string, known []string) Query {
 	q, list := Query{values: map[string]string{}}, "this path has no parameters"
 	if len(known) > 0 {
 		list = "the parameters are " + strings.Join(known, ", ")
 	}
-	for part := range strings.SplitSeq(raw, "&") {
-		if part == "" {
-			continue
-		}
-		name, value, ok := parameter(part)
-		_, again := q.values[name]
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		q.add("", CodeInvalidParameter, "The query must be percent-encoded, as in a%20b, and have no semicolon.")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
-		case !ok:
-			q.Refuse(name, "must be percent-encoded, as in a%20b")
 		case !slices.Contains(known, name):
 			q.add(name, codeUnknownParameter, "The parameter "+Printable(name, MaxName)+" is unknown; "+list+".")
-		case again:
+		case len(values[name]) > 1:
 			q.Refuse(name, "may occur only once")
 		default:
-			q.values[name] = value
+			q.values[name] = values[name][0]
 		}
 	}
 	return q
-}
-
-// parameter splits a name and its value. ok is false if one of them cannot be decoded. A semicolon is refused, because some programs
-// take it for a separator and others do not (url.ParseQuery).
-func parameter(part string) (name, value string, ok bool) {
-	written, encoded, _ := strings.Cut(part, "=")
-	name, err := url.QueryUnescape(written)
-	if err != nil {
-		return written, "", false
-	}
-	value, err = url.QueryUnescape(encoded)
-	return name, value, err == nil && !strings.Contains(part, ";")
 }
 
 func (q *Query) add(name, code, message string) {

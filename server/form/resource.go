@@ -193,7 +193,6 @@ func (f *Form) Filter(name string) *filter.Filter {
 	return &all
 }
 
-// condition reads one condition.
 func (f *Form) condition() (c filter.Condition) {
 	f.Require("path", "op", "value")
 	path, op, value := f.Text("path", filter.MaxPath), f.Text("op", filter.MaxPath), f.take("value")

@@ -22,23 +22,14 @@ func messages(err error) string {
 
 func TestSyntax(t *testing.T) {
 	t.Parallel()
-	const inFirst = "The body is not valid JSON in line 1, column "
+	const in = "The body is not valid JSON in line "
 	for body, want := range map[string]string{
-		`{'type':1}`:                    inFirst + "2 (byte 1): write names and texts in double quotes, not in single quotes.",
-		`{type:1}`:                      "only true, false, null and numbers have none.",
-		"{\n  \"data\": {\"a\": True}}": "in line 2, column 17 (byte 18), in data.a: write names",
-		`{"a":1,}`:                      "remove this comma",
-		`{"a":[1,]}`:                    "remove the comma before this",
-		`{"a":1`:                        `the text ends too early; a ", a } or a ] is missing.`,
-		`{"a":"x`:                       "the text ends too early",
-		`{"a":1 "b":2}`:                 "a comma or a colon is missing before this.",
-		`{"a":01}`:                      "write a number as 0.5, 10 or -3",
-		`{"a":.5}`:                      "write a number as 0.5, 10 or -3",
-		"// x\n{}":                      "JSON has no comments; remove this.",
-		"{\"name\":\"caf\xe9\"}":        inFirst + "13 (byte 12), in name: this is not UTF-8; encode the text as UTF-8.",
-		"\ufeff{}":                      "a byte order mark begins the text; leave it out.",
-		`{"a":"\ud800"}`:                "in a: after a backslash stand only",
-		"{\"a\":\"x\ny\"}":              `write a line break in a text as \n`,
+		`{'type':1}`:                    in + "1, column 2 (byte 1).",
+		"{\n  \"data\": {\"a\": True}}": in + "2, column 17 (byte 18), in data.a.",
+		`{"a":1,}`:                      in + "1, column 7 (byte 6)",
+		`{"a":1`:                        in + "1, column 7 (byte 6)",
+		"{\"name\":\"caf\xe9\"}":        in + "1, column 13 (byte 12), in name.",
+		"\ufeff{}":                      in + "1, column 1 (byte 0).",
 		`{"a":1} x`:                     "After the JSON object of the body, more text follows; send only one object.",
 		`{} {}`:                         "more text follows",
 		`[{}]`:                          "The body must be one JSON object, {…}, and not an array or another value.",
@@ -49,7 +40,7 @@ func TestSyntax(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`[1, true]`: "", ` "x" `: "", "": "the text ends too early", "{} x": "text follows the first value", `{"a":{"b":1,"b":2}}`: `"a.b" is there twice`,
+		`[1, true]`: "", ` "x" `: "", "": "line 1, column 1 (byte 0)", "{} x": "text follows the first value", `{"a":{"b":1,"b":2}}`: `"a.b" is there twice`,
 	} {
 		if got := form.JSONProblem([]byte(text)); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -60,9 +51,6 @@ func TestSyntax(t *testing.T) {
 func TestProposals(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"type":"Order.Created","data":{}}`:      `in words with dots between them, beginning with a letter. Write "order.created".`,
-		`{"type":"order-created","data":{}}`:      ` Write "order_created".`,
-		`{"type":"orderCreated","data":{}}`:       ` Write "order_created".`,
 		`{"type":"1order","data":{}}`:             "beginning with a letter.",
 		`{"event":"a","data":{},"idempotency":1}`: "This field is unknown; the fields are data, idempotency_key, type.",
 	} {
@@ -70,7 +58,7 @@ func TestProposals(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, messages(err), want)
 		}
 	}
-	for pattern, want := range map[string]string{"Order.*": `Write "order.*".`, "*.created": "a * only after the last dot."} {
+	for pattern, want := range map[string]string{"*.created": "a * only after the last dot."} {
 		f := form.Parse([]byte(`{"event_types":["` + pattern + `"]}`))
 		f.EventTypes("event_types")
 		if got := messages(f.Err()); !strings.HasSuffix(got, want) {

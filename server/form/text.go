@@ -29,7 +29,10 @@ func (f *Form) Multiline(name string) *string {
 
 // Line returns a text of one line that is not blank.
 func (f *Form) Line(name string, max int) *string {
-	text := f.Text(name, max)
+	return f.line(name, f.Text(name, max))
+}
+
+func (f *Form) line(name string, text *string) *string {
 	switch {
 	case text == nil:
 	case f.refuseInvisible(name, *text, ""):
@@ -43,22 +46,16 @@ func (f *Form) Line(name string, max int) *string {
 
 // Label returns a name that people read: one line, without white space around it.
 func (f *Form) Label(name string) *string {
-	// White space around a name does not count, so it is removed before the length is checked.
-	text := f.Text(name, math.MaxInt)
+	text := f.Text(name, math.MaxInt) // the white space does not count
 	if text == nil {
 		return nil
 	}
-	trimmed := strings.TrimSpace(*text)
-	switch {
-	case f.refuseInvisible(name, trimmed, ""):
-	case trimmed == "":
-		f.Refuse(name, "blank", "This may not be empty.")
-	case utf8.RuneCountInString(trimmed) > MaxName:
+	*text = strings.TrimSpace(*text)
+	if utf8.RuneCountInString(*text) > MaxName {
 		f.Refuse(name, "too_long", "This may have at most %d characters.", MaxName)
-	default:
-		return &trimmed
+		return nil
 	}
-	return nil
+	return f.line(name, text)
 }
 
 // Matching returns the text of a field that must be valid. must completes "This must ….".
@@ -102,7 +99,7 @@ func (f *Form) ExternalID(name string) *string {
 	if f.Null(name) {
 		return new(string)
 	}
-	text := f.text(name, access.MaxExternalID, aString+orNull)
+	text := f.Text(name, access.MaxExternalID)
 	if text == nil || f.RefuseExternalID(name, *text) {
 		return nil
 	}
@@ -111,24 +108,13 @@ func (f *Form) ExternalID(name string) *string {
 
 // RefuseExternalID adds a problem if a text cannot be an external id. The text is a field of the body, or a decoded part of the path.
 func (f *Form) RefuseExternalID(name, text string) (isRefused bool) {
-	switch {
-	case access.ValidExternalID(text):
+	if access.ValidExternalID(text) {
 		return false
-	case access.LooksLikeID(text):
-		f.Refuse(name, "invalid", "This has the form of an id of Keyhook, such as %s_ and 26 characters; choose another external id.", text[:3])
-	case text == "":
-		f.Refuse(name, "blank", "This may not be empty.")
-	case text == "." || text == "..":
-		f.Refuse(name, "invalid", "This may not be . or .., because paths contain it.")
-	case !access.IsVisible(text):
-		f.Refuse(name, "invalid", "This may have only visible ASCII characters: letters from A to Z, digits and signs, but no space. Headers and paths contain it.")
-	default:
-		f.Refuse(name, "too_long", "This may have at most %d characters.", access.MaxExternalID)
 	}
+	f.Refuse(name, "invalid", "This must be 1 to %d visible ASCII characters, because headers and paths contain it, and not have the form of an id of Keyhook.", access.MaxExternalID)
 	return true
 }
 
-// maxWebURL limits the URL of a web page, in characters.
 const maxWebURL = 2048
 
 // WebURL returns the absolute URL of a web page, which a browser may open.
@@ -140,7 +126,6 @@ func (f *Form) WebURL(name string) *string {
 	})
 }
 
-// truncate returns at most max characters of a text.
 func truncate(text []byte, max int) string {
 	end := 0
 	for range max {
@@ -170,65 +155,19 @@ func Printable(text string, max int) string {
 	return b.String()
 }
 
-// With an invisible character, two names look the same, or a name looks like something else.
-
-// isInvisible reports whether nobody can see a character, or whether it changes the order in which others are shown. These are the
-// control characters, the separators of lines and paragraphs, and the format and other ignorable characters of Unicode:
-// bidirectional marks, zero-width characters, fillers and tags. Variation selectors are allowed, because emoji and Japanese names
-// have them.
+// isInvisible reports whether a character controls the text around it instead of showing itself, such as a line break or a mark that reverses
+// the order: two names look the same then, or a name looks like something else. Emoji and some scripts need the joiners.
 func isInvisible(r rune) bool {
-	if r < unicode.MaxASCII {
-		return r < ' '
-	}
-	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) ||
-		unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
-}
-
-// The joiners of Unicode.
-const (
-	nonJoiner = '\u200c'
-	joiner    = '\u200d'
-)
-
-// joinable are the characters between which a joiner changes what people see: letters of these scripts, and the parts of emoji.
-var joinable = []*unicode.RangeTable{
-	unicode.Arabic, unicode.Bengali, unicode.Devanagari, unicode.Gujarati, unicode.Gurmukhi, unicode.Kannada, unicode.Malayalam,
-	unicode.Oriya, unicode.Sinhala, unicode.Tamil, unicode.Telugu,
-	unicode.So, unicode.Sk, unicode.Variation_Selector,
-}
-
-// findInvisible returns the first invisible character of a text.
-func findInvisible(text string) (r rune, found bool) {
-	if strings.IndexFunc(text, isInvisible) < 0 {
-		return 0, false
-	}
-	runes := []rune(text)
-	for i, r := range runes {
-		joins := (r == joiner || r == nonJoiner) && i > 0 && i+1 < len(runes) && unicode.In(runes[i-1], joinable...) && unicode.In(runes[i+1], joinable...)
-		if isInvisible(r) && !joins {
-			return r, true
-		}
-	}
-	return 0, false
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != '\u200c' && r != '\u200d'
 }
 
 // refuseInvisible adds a problem if a text has an invisible character. It allows the control characters in allowed.
 func (f *Form) refuseInvisible(name, text, allowed string) (isRefused bool) {
-	r, found := findInvisible(strings.Map(func(r rune) rune {
-		if strings.ContainsRune(allowed, r) {
-			return ' '
+	for _, r := range text {
+		if isInvisible(r) && !strings.ContainsRune(allowed, r) {
+			f.Refuse(name, "invalid", "This has the invisible character %U; remove it.", r)
+			return true
 		}
-		return r
-	}, text))
-	switch {
-	case !found:
-		return false
-	case !unicode.IsControl(r):
-		f.Refuse(name, "invalid", "This has the invisible character %U; remove it.", r)
-	case allowed == "":
-		f.Refuse(name, "invalid", "This may not have control characters.")
-	default:
-		f.Refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
 	}
-	return true
+	return false
 }

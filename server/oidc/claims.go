@@ -125,7 +125,6 @@ func (v *Verifier) organization(payload []byte) (string, error) {
 	return strings.Join(names, ""), nil
 }
 
-// checkTimes reports whether the token is valid at now.
 func (c *claims) checkTimes(now time.Time) error {
 	exp, err := numericDate("exp", c.Expiry)
 	switch {

@@ -119,13 +119,11 @@ func checkType(header jose.Header) error {
 // maxCause is the most characters of a reason, which may quote what a caller wrote into the token.
 const maxCause = 200
 
-// invalid refuses a token that the issuer has not signed.
 func invalid(why error) error {
 	return fault.New(fault.Unauthenticated, "invalid_key",
 		"This token is not valid here; get a new one from the identity provider.").Because(shorten(why))
 }
 
-// shorten cuts the text of an error.
 func shorten(err error) error {
 	if text := []rune(err.Error()); len(text) > maxCause {
 		return errors.New(string(text[:maxCause]) + "…")

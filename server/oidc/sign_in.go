@@ -1,7 +1,6 @@
 package oidc
 
 import (
-	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -57,7 +56,6 @@ func NewSignIn(v *Verifier, o SignInOptions) *SignIn {
 	return &SignIn{verifier: v, options: o, sealer: sealer, running: make(chan struct{}, maxExchanges), used: usedStates{expires: map[string]time.Time{}}}
 }
 
-// pending is a sign-in that has begun.
 type pending struct {
 	State    string
 	Nonce    string
@@ -135,13 +133,10 @@ func (s *SignIn) open(sealed, state string) (p pending, err error) {
 		return p, expired("the state is not that of the cookie")
 	case !time.Now().Before(p.Expires):
 		return p, expired("the sign-in took longer than " + SignInLife.String())
-	case s.used.has(p.State):
-		return p, expired("the sign-in was finished before")
 	}
 	return p, nil
 }
 
-// exchange exchanges a code for an ID token.
 func (s *SignIn) exchange(ctx context.Context, p pending, code string) (access.Credential, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no response within %s", fetchTime))
 	defer cancel()
@@ -207,13 +202,6 @@ type usedStates struct {
 	swept   time.Time
 }
 
-func (u *usedStates) has(state string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, found := u.expires[state]
-	return found
-}
-
 // take returns true once for each state.
 func (u *usedStates) take(state string, expires time.Time) bool {
 	u.mu.Lock()
@@ -240,7 +228,6 @@ func failed(why error) error {
 	return unauthenticated("sign_in_failed", "Keyhook cannot use the response of the identity provider; see the log of the server.", why)
 }
 
-// explain turns the refusal of an ID token into one of a sign-in.
 func explain(err error) error {
 	f, ok := fault.As(err)
 	switch {
@@ -257,10 +244,9 @@ func errorCode(text string) string {
 	if len(text) > 60 || strings.ContainsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
 		return "(not a code of OAuth)"
 	}
-	return cmp.Or(text, "(no code)")
+	return text
 }
 
-// away says that the issuer cannot be asked.
 func away(why error) error {
 	return fault.New(fault.Unavailable, "issuer_unavailable", "The identity provider does not respond; try again later.").Because(why)
 }

@@ -113,7 +113,6 @@ func (s *source) download(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// get reads a JSON document.
 func (s *source) get(ctx context.Context, address string, document any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

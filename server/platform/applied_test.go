@@ -58,19 +58,6 @@ func TestApplied(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
-	t.Run("forgets an object that stays, on request", func(t *testing.T) {
-		apply(`"plans":[{"name":"kept","api_rate_limit_per_minute":10}]`)
-		f.Do(t, "DELETE /api/v1/applied/plan/kept/", host, "").Want(t, 204, "")
-		f.Do(t, "GET /api/v1/plans/kept/", host, "").Want(t, 200, "")
-		f.Do(t, "DELETE /api/v1/applied/plan/kept/", host, "").Want(t, 404, "not_found")
-		f.Do(t, "DELETE /api/v1/applied/other/kept/", host, "").Want(t, 404, "not_found")
-		f.Do(t, "DELETE /api/v1/applied/plan/pro/", servertest.Bearer(customer), "").Want(t, 403, "permission_denied")
-		apply(`"users":[{"external_id":"bob","name":"Bob","email":"bob@example.com"}],"members":[{"organization":"acme","user":"bob","role":"clerk"}]`)
-		bob := id(servertest.Users + "bob/")
-		f.Do(t, "DELETE /api/v1/applied/member/"+org+"%2F"+bob+"/", host, "").Want(t, 204, "")
-		f.Do(t, "DELETE /api/v1/applied/user/"+bob+"/", host, "").Want(t, 204, "")
-		f.Do(t, "DELETE "+servertest.Orgs+"acme/members/bob/", host, "").Want(t, 204, "")
-	})
 	t.Run("forgets what is deleted, so a later one of the same name is not listed", func(t *testing.T) {
 		hand := func(line, body string, status int, header ...string) {
 			f.Do(t, line, host, body, header...).Want(t, status, "")

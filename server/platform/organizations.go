@@ -34,10 +34,9 @@ func (h *Endpoints) CreateOrganization(x *exchange.Exchange) error {
 		return err
 	}
 	created := access.Organization{Name: *name, Plan: *plan, ExternalID: exchange.NullIfEmpty(form.Or(external, ""))}
-	return h.Organizations.created(x)(h.Organizations.suggestPut(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created)))
+	return h.Organizations.created(x)(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created))
 }
 
-// listedOrganizationBody is an organization in a list.
 type listedOrganizationBody struct {
 	organizationBody
 	InTrouble   int64          `json:"subscriptions_in_trouble"`
@@ -68,7 +67,6 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	})
 }
 
-// readBeginning reads the parameter search.
 func readBeginning(x *exchange.Exchange) string {
 	return x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
 		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
@@ -83,7 +81,6 @@ func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context
 	}, body, row)
 }
 
-// listOf responds with a page of a list that belongs to the organization or the user in the path.
 func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner string, before int64, limit int) ([]R, error),
 	body func(R) B, row func(R) int64) error {
 	return exchange.ListRows(x, func(ctx context.Context, before int64, limit int) ([]R, error) {
@@ -195,7 +192,6 @@ func (h *Endpoints) MemberExists(x *exchange.Exchange) error {
 	return err
 }
 
-// memberIDs reads the organization and the user of a member from the path.
 func memberIDs(x *exchange.Exchange) (organization, user string) {
 	return x.Path.Value("id"), x.Path.Value("user_id")
 }

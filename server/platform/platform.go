@@ -5,7 +5,6 @@ package platform
 import (
 	"context"
 	"time"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -119,7 +118,6 @@ func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) err
 	}
 }
 
-// externalID is the field that the path of a PUT has.
 const externalID = "external_id"
 
 // putReference returns the id or the external id in the path of a request that creates what does not exist. A text that cannot be an
@@ -135,17 +133,6 @@ func (h resource[T, B]) putReference(x *exchange.Exchange, f *form.Form, t acces
 	return text, nil
 }
 
-// suggestPut adds to the conflict of a creation how to repeat it without one.
-func (h resource[T, B]) suggestPut(made T, err error) (T, error) {
-	conflict, ok := fault.As(err)
-	if !ok || conflict.Code != "already_exists" {
-		return made, err
-	}
-	mended := *conflict
-	mended.Message += " To create it or to change what exists, use PUT " + h.path + "{external_id}/."
-	return made, &mended
-}
-
 type appliedBody struct {
 	Kind string `json:"kind"`
 	Key  string `json:"key"`
@@ -155,22 +142,4 @@ type appliedBody struct {
 func (h *Endpoints) ListApplied(x *exchange.Exchange) error {
 	return exchange.ListRows(x, h.Store.Applied, func(a access.Applied) appliedBody { return appliedBody{a.Kind, a.Key} },
 		func(a access.Applied) int64 { return a.RowID })
-}
-
-// FindApplied returns the object in the path.
-func (h *Endpoints) FindApplied(x *exchange.Exchange) (found access.Applied, err error) {
-	kind, key := x.Path.Value("kind"), x.Path.Value("key")
-	if !access.IsAppliedKind(kind) || !utf8.ValidString(key) {
-		return found, fault.Missing("applied object")
-	}
-	return h.Store.AppliedObject(x.Request.Context(), kind, key)
-}
-
-// ForgetApplied makes apply forget that it created an object. The object stays.
-func (h *Endpoints) ForgetApplied(x *exchange.Exchange) error {
-	found, err := h.FindApplied(x)
-	if err != nil {
-		return err
-	}
-	return x.Done(h.Store.ForgetApplied(x.Request.Context(), x.Actor(), found.Kind, found.Key))
 }

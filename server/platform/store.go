@@ -71,8 +71,6 @@ type Store interface {
 
 	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
 	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
-	// ForgetApplied forgets that apply has created an object, which stays.
-	ForgetApplied(ctx context.Context, actor access.Actor, kind, key string) error
 
 	// Path returns the name of the database.
 	Path() string

@@ -111,7 +111,6 @@ func (h *Endpoints) AcceptClock(x *exchange.Exchange) error {
 // backupLimit is how long a copy may take. A copy takes about a second per 50 MB.
 const backupLimit = 30 * time.Minute
 
-// maxKeep is the largest number of copies to keep.
 const maxKeep = 10_000
 
 // BackupBody is the report of a backup.

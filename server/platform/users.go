@@ -43,7 +43,7 @@ func (h *Endpoints) CreateUser(x *exchange.Exchange) error {
 		Email: *change.Email, Name: form.Or(change.Name, *change.Email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
 		IsActive: form.Or(change.IsActive, true),
 	}
-	return h.Users.created(x)(h.Users.suggestPut(h.Store.CreateUser(x.Request.Context(), x.Actor(), created)))
+	return h.Users.created(x)(h.Store.CreateUser(x.Request.Context(), x.Actor(), created))
 }
 
 // readUser reads the fields of a user that a caller may set, after the e-mail address.
@@ -53,7 +53,6 @@ func readUser(f *form.Form, email *string) access.UserChange {
 	}
 }
 
-// listedUserBody is a user in a list.
 type listedUserBody struct {
 	userBody
 	Memberships int64            `json:"memberships"`
@@ -195,7 +194,6 @@ func (h *Endpoints) RevokeToken(x *exchange.Exchange) error {
 	return x.Done(h.Store.RevokeToken(x.Request.Context(), x.Actor(), user, id))
 }
 
-// tokenIDs reads the user and the id of a token from the path.
 func tokenIDs(x *exchange.Exchange) (user, token string, err error) {
 	token, err = x.Path.ID("token_id", access.TokenID, "access token")
 	return x.Path.Value("id"), token, err

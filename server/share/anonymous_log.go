@@ -19,29 +19,20 @@ const (
 // AnonymousLog bounds the lines about requests without a valid credential, because anybody can send those at any rate. It
 // counts the lines that it leaves out and writes the number to the log.
 type AnonymousLog struct {
-	log      *slog.Logger
-	requests *rate.Limiter // lines about successes and refusals
-	faults   *rate.Limiter // lines about failures of the server: a flood of refusals does not hide them
-
+	log     *slog.Logger
+	lines   *rate.Limiter
 	omitted atomic.Int64 // lines since the last report
 	reports rate.Sometimes
 }
 
 // NewAnonymousLog returns a limit for the lines that go to log.
 func NewAnonymousLog(log *slog.Logger) *AnonymousLog {
-	return &AnonymousLog{
-		log: log, requests: rate.NewLimiter(anonymousLines, anonymousBurst), faults: rate.NewLimiter(anonymousLines, anonymousBurst),
-		reports: rate.Sometimes{Interval: omittedInterval},
-	}
+	return &AnonymousLog{log: log, lines: rate.NewLimiter(anonymousLines, anonymousBurst), reports: rate.Sometimes{Interval: omittedInterval}}
 }
 
-// Allow reports whether a line of that level is written. It counts the lines that are not.
-func (a *AnonymousLog) Allow(level slog.Level) bool {
-	lines := a.requests
-	if level >= slog.LevelWarn {
-		lines = a.faults
-	}
-	if lines.Allow() {
+// Allow reports whether a line is written. It counts the lines that are not.
+func (a *AnonymousLog) Allow() bool {
+	if a.lines.Allow() {
 		return true
 	}
 	a.omitted.Add(1)

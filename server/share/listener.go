@@ -35,7 +35,6 @@ type ConnectionObserver interface {
 	ConnectionRefused(reason string) // "address" or "idle"; an idle connection is reported as closed too
 }
 
-// noObserver observes nothing.
 type noObserver struct{}
 
 func (noObserver) ConnectionOpened()        {}

@@ -30,7 +30,6 @@ func Path(database string) (string, error) {
 	return path + suffix, err
 }
 
-// suffix is what Path adds to the path of the database.
 const suffix = ".sock"
 
 // ErrPathTaken is returned by Listen if the path of the socket is taken by something that is not a socket.
@@ -57,7 +56,6 @@ func Listen(database string, log *slog.Logger) (net.Listener, error) {
 	return &listener{UnixListener: l, path: path, log: log}, nil
 }
 
-// removeStale removes the socket of a server that was killed.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

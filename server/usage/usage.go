@@ -87,7 +87,6 @@ func (h Endpoints) OfKeys(x *exchange.Exchange) error {
 	})
 }
 
-// key returns the row id of an API key of the organization.
 func (h Endpoints) key(x *exchange.Exchange, named string) (int64, error) {
 	id, err := x.ResolveID(named, access.KeyID, "API key", h.Store.KeyID)
 	if err != nil {
@@ -108,7 +107,6 @@ func (h Endpoints) OfOrganizations(x *exchange.Exchange) error {
 	})
 }
 
-// request is what a list is asked for.
 type request struct {
 	organization int64
 	filter       access.UsageFilter
@@ -145,7 +143,6 @@ func readRequest(x *exchange.Exchange) (r request, err error) {
 
 func dayTime(days int64) time.Time { return time.UnixMilli(days * day).UTC() }
 
-// period names the period of usage: 2026-11-23 or 2026-11.
 func (r request) period(u access.Usage) string {
 	if r.filter.ByMonth {
 		return dayTime(u.Day).Format("2006-01")
@@ -153,7 +150,6 @@ func (r request) period(u access.Usage) string {
 	return dayTime(u.Day).Format(time.DateOnly)
 }
 
-// lister is a list of the store.
 type lister func(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error)
 
 const (
@@ -161,7 +157,6 @@ const (
 	csvPage    = 500 // rows that are read at once
 )
 
-// respond responds with a page of usage, or with all of it as CSV.
 func respond[B any](x *exchange.Exchange, r request, list lister, body func(access.Usage) B) error {
 	if r.asCSV {
 		ctx, cancel := x.LongContext(longestCSV)
@@ -179,7 +174,6 @@ func respond[B any](x *exchange.Exchange, r request, list lister, body func(acce
 	return exchange.WritePage(x, r.page, page.Rows, body, nil) // the page has no extra row
 }
 
-// all reads page after page.
 func all[B any](ctx context.Context, r request, list lister, body func(access.Usage) B) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		for more := true; more; {

@@ -44,10 +44,10 @@ func TestSendingAListAgain(t *testing.T) {
 		call("each organization has its own list", "POST {redeliver}", "{other}", `{"state":"dropped"`+period, 202, `"events":0,"deliveries":0`),
 	})
 	f.Run(t, known, []servertest.Scenario{
-		servertest.Bad("what is pending is sent anyway", "POST {recover}", `{"state":"pending"`+period, 422, "", `"field":"state","code":"invalid"`, "Keyhook sends them"),
-		servertest.Bad("what has no delivery needs a replay", "POST {redeliver}", `{"state":"nobody"`+period, 422, "", `"field":"state","code":"invalid"`, "replay the subscription"),
-		servertest.Bad("what has arrived needs no recovery", "POST {recover}", `{"state":"delivered"`+period, 422, "", `"field":"state","code":"invalid"`, "redeliver them"),
-		servertest.Bad("what expires needs a recovery", "POST {redeliver}", `{"state":"expired"`+period, 422, "", `"field":"state","code":"invalid"`, "recover them"),
+		servertest.Bad("what is pending is sent anyway", "POST {recover}", `{"state":"pending"`+period, 422, "", `"field":"state","code":"invalid"`),
+		servertest.Bad("what has no delivery needs a replay", "POST {redeliver}", `{"state":"nobody"`+period, 422, "", `"field":"state","code":"invalid"`),
+		servertest.Bad("what has arrived needs no recovery", "POST {recover}", `{"state":"delivered"`+period, 422, "", `"field":"state","code":"invalid"`),
+		servertest.Bad("what expires needs a recovery", "POST {redeliver}", `{"state":"expired"`+period, 422, "", `"field":"state","code":"invalid"`),
 		servertest.OK("(which takes it)", "POST {recover}", `{"state":"expired"`+period, 202, `"events":0`),
 		servertest.Bad("an unknown state is refused", "POST {recover}", `{"state":"lost"`+period, 422, "", "exhausted, dropped, expired"),
 		servertest.Bad("a state and a time are required", "POST {recover}", `{}`, 422, "", `"field":"state","code":"missing"`, `"field":"since","code":"missing"`),

@@ -49,7 +49,6 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 	}
 }
 
-// hintOf returns where to look for the cause of a failure, or nil.
 func hintOf(failure string) *string { return exchange.NullIfEmpty(string(explain.HintOf(failure))) }
 
 // Test sends a test event to a subscription, and responds with the attempt.
@@ -90,7 +89,6 @@ func (h Endpoints) ListAttempts(x *exchange.Exchange, id string) error {
 	return exchange.WritePage(x, p, found.Attempts, body, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
-// testedAttemptBody is one attempt with the header of its response.
 type testedAttemptBody struct {
 	attemptBody
 	ResponseHeaders map[string]string `json:"response_headers"`
@@ -106,7 +104,6 @@ func headersOf(a webhook.Attempt) map[string]string {
 	return headers
 }
 
-// sentAttemptBody is one attempt with its request.
 type sentAttemptBody struct {
 	testedAttemptBody
 	Request requestBody `json:"request"`
@@ -165,7 +162,6 @@ func (h Endpoints) LogExists(x *exchange.Exchange, id string) error {
 	return err
 }
 
-// readAttemptFilter reads the filters of the list.
 func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 	if o, present := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
 		webhook.Sending.String(), webhook.Interrupted.String())); present {
@@ -177,7 +173,6 @@ func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 	return f
 }
 
-// deliveriesBody says how many deliveries a request created or dropped.
 type deliveriesBody struct {
 	Deliveries int64 `json:"deliveries"`
 }

@@ -45,7 +45,7 @@ func (h Endpoints) PublishBatch(x *exchange.Exchange) error {
 	}
 	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), batch)
 	if err != nil {
-		return inBatch(err, len(batch))
+		return err
 	}
 	body := append(make([]byte, 0, 190*len(published)+16), `{"data":[`...)
 	repeated := 0
@@ -63,22 +63,6 @@ func (h Endpoints) PublishBatch(x *exchange.Exchange) error {
 	}
 	x.Send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
 	return nil
-}
-
-// inBatch names the fields of a batch of one event as in larger batches. The store cannot distinguish such a batch from a
-// single event.
-func inBatch(err error, n int) error {
-	e, ok := fault.As(err)
-	if !ok || n != 1 {
-		return err
-	}
-	named := *e
-	named.Fields = make([]fault.Field, len(e.Fields))
-	for i, f := range e.Fields {
-		f.Field = "events.0." + f.Field
-		named.Fields[i] = f
-	}
-	return &named
 }
 
 // appendPublished writes the response without an encoder: it is on the path of every event, and no value needs escaping.
@@ -114,7 +98,6 @@ type eventBody struct {
 	States                 states        `json:"states"`
 }
 
-// states counts subscriptions by the state of the delivery to them.
 type states struct {
 	Delivered int `json:"delivered"`
 	Pending   int `json:"pending"`
@@ -127,7 +110,6 @@ func newEventBody(e webhook.Event) eventBody {
 	return eventBody{e.ID, e.Type, exchange.Time(e.At), e.OrganizationID, e.OrganizationExternalID, e.OrganizationName, e.Test, e.Deliveries, states(e.States)}
 }
 
-// eventWithDeliveries is one event with its data and the state of each delivery.
 type eventWithDeliveries struct {
 	ID                     string          `json:"id"`
 	Type                   string          `json:"type"`
@@ -169,7 +151,6 @@ func (h Endpoints) ListEvents(x *exchange.Exchange) error {
 	return exchange.SearchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
 }
 
-// readEventFilter reads the filters of the list.
 func readEventFilter(q *form.Query) (f webhook.EventFilter) {
 	f.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
 	f.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
@@ -255,7 +236,6 @@ type explainedDeliveryBody struct {
 	Attempts       int            `json:"attempts"`
 }
 
-// explanationBody says what happened to an event.
 type explanationBody struct {
 	exchange.List[explainedDeliveryBody]
 	Notice *webhook.Notice `json:"notice"` // null unless the organization has no subscription

@@ -231,13 +231,12 @@ func TestBatch(t *testing.T) {
 			t.Error("a batch with something new in it says that it is replayed")
 		}
 	})
-	t.Run("names the event whose key belongs to another event, in small batches too", func(t *testing.T) {
+	t.Run("names the event whose key belongs to another event", func(t *testing.T) {
 		batch(`{"type":"a","data":{},"idempotency_key":"taken"}`).Want(t, 202, "")
-		for i, events := range []string{`{"type":"b","data":{},"idempotency_key":"taken"}`, good + `,{"type":"b","data":{},"idempotency_key":"taken"}`} {
-			got := batch(events).Want(t, 422, "idempotency_key_reused")
-			if diff := cmp.Diff([]string{fmt.Sprintf("events.%d.idempotency_key: idempotency_key_reused", i)}, got.Fields()); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
+		batch(`{"type":"b","data":{},"idempotency_key":"taken"}`).Want(t, 422, "idempotency_key_reused")
+		got := batch(good+`,{"type":"b","data":{},"idempotency_key":"taken"}`).Want(t, 422, "idempotency_key_reused")
+		if diff := cmp.Diff([]string{"events.1.idempotency_key: idempotency_key_reused"}, got.Fields()); diff != "" {
+			t.Errorf("problems (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("refuses a key for the whole batch", func(t *testing.T) {
@@ -272,18 +271,6 @@ func TestEventSize(t *testing.T) {
 	batch := full + strings.Repeat(" ", 16<<20-len(full))
 	f.Do(t, "POST "+eventPath+"batch/", servertest.Operator, batch).Want(t, 202, "")
 	f.Do(t, "POST "+eventPath+"batch/", servertest.Operator, batch+" ").Want(t, 413, "too_large")
-}
-
-// TestAnEventNamesNoOrganization sends the organization in the body, where many other APIs have it.
-func TestAnEventNamesNoOrganization(t *testing.T) {
-	t.Parallel()
-	f := servertest.Start(t)
-	for _, name := range []string{"organization_id", "organization"} {
-		got := f.Do(t, "POST "+eventPath, servertest.Operator, `{"type":"a","data":{},"`+name+`":"acme"}`).Want(t, 422, "validation_failed")
-		if !strings.Contains(got.Text, "send its id in the header X-Organization-Id") {
-			t.Error(got.Text)
-		}
-	}
 }
 
 func TestEventsByState(t *testing.T) {

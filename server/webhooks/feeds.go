@@ -98,7 +98,6 @@ func (h Endpoints) awaitFeed(ctx context.Context, x *exchange.Exchange, id strin
 	}
 }
 
-// signFeed signs the events and sends them.
 func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPage) error {
 	cursor := func(p webhook.FeedPosition) string {
 		position := form.Position{Row: p.Row, At: p.At}
@@ -122,7 +121,6 @@ func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPa
 	return x.OK(body)
 }
 
-// flat returns headers of one value each.
 func flat(h http.Header) map[string]string {
 	values := make(map[string]string, len(h))
 	for name := range h {

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,7 +33,6 @@ func (h Endpoints) Replay(x *exchange.Exchange, id string) error {
 	return x.Respond(http.StatusAccepted, replayBody{found.Total(), reasonsBody(found)})
 }
 
-// replayBody says how many deliveries a replay made, and why the subscription had not received the events.
 type replayBody struct {
 	Deliveries int64       `json:"deliveries"`
 	Reasons    reasonsBody `json:"reasons"`
@@ -47,7 +45,6 @@ type reasonsBody struct {
 	FilterChanged int64 `json:"filter_changed"`
 }
 
-// readReplay reads a period, and which of its events to send again. kept is how long Keyhook keeps events.
 func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
 	r.Since, r.Until = readKeptPeriod(f, kept)
@@ -75,8 +72,8 @@ func readKeptPeriod(f *form.Form, kept time.Duration) (from, to int64) {
 	case since.After(now):
 		f.Refuse("since", "in_the_future", "This must be in the past.")
 	case kept > 0 && since.Before(now.Add(-kept)):
-		f.Refuse("since", CodeBeyondRetention, "Events are kept for %s; give a time not before %s.",
-			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
+		f.Refuse("since", CodeBeyondRetention, "Older events than storage.retention_events have been deleted; give a time after %s.",
+			webhook.AppendTime(nil, now.Add(-kept).UnixMilli()))
 	}
 	if since != nil && until != nil && !until.After(*since) {
 		f.Refuse("until", "out_of_range", "This must be later than since.")
@@ -86,16 +83,6 @@ func readKeptPeriod(f *form.Form, kept time.Duration) (from, to int64) {
 
 // CodeBeyondRetention is the code of a time whose events may have been deleted.
 const CodeBeyondRetention = "beyond_retention"
-
-// earliestRetained is the time that an error suggests: a full minute, up to two minutes after the retention limit, so that it is
-// still valid when the caller uses it.
-func earliestRetained(now time.Time, kept time.Duration) time.Time {
-	edge := now.Add(-kept)
-	if late := edge.Truncate(time.Minute).Add(2 * time.Minute); late.Before(now) {
-		return late
-	}
-	return edge
-}
 
 type recoveryBody struct {
 	Deliveries int64         `json:"deliveries"`
@@ -180,20 +167,12 @@ func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...str
 	return x.Respond(http.StatusAccepted, bulkBody{sent.Events, sent.Deliveries, sent.Subscriptions, sent.Pending, exchange.NullIfEmpty(string(sent.BlockedBy))})
 }
 
-// notSent says what to do about the events of a state that an endpoint does not send again.
-var notSent = map[string]string{
-	"delivered": "These events have arrived. To send them again, redeliver them.",
-	"expired":   "These deliveries still wait. To send them, recover them, which activates their subscriptions.",
-	"pending":   "These deliveries wait, and Keyhook sends them without a request. If failures have disabled a subscription, recover it.",
-	"nobody":    "These events have no delivery. To make one, replay the subscription that has missed them.",
-}
-
 // readListed reads the filters of the list. states are those of which something is sent again.
 func readListed(f *form.Form, states []string) (events webhook.EventFilter) {
 	f.Require("state", "since")
 	if text := f.Text("state", form.MaxName); text != nil {
 		if events.State = webhook.EventState(*text); !slices.Contains(states, *text) {
-			f.Refuse("state", "invalid", "%s", cmp.Or(notSent[*text], "This must be one of "+strings.Join(states, ", ")+"."))
+			f.Refuse("state", "invalid", "This must be one of %s.", strings.Join(states, ", "))
 		}
 	}
 	events.Since, events.Until = readKeptPeriod(f, 0) // as the list, it takes any time
@@ -204,7 +183,6 @@ func readListed(f *form.Form, states []string) (events webhook.EventFilter) {
 	return events
 }
 
-// milliseconds returns a time of a body; 0 for none.
 func milliseconds(at *time.Time) int64 {
 	if at == nil {
 		return 0

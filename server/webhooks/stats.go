@@ -16,7 +16,6 @@ import (
 
 const defaultPeriod = time.Hour
 
-// pointLimits are the most points of a series.
 type pointLimits struct {
 	any         int64
 	withoutStep int64 // if the query has no step
@@ -72,7 +71,6 @@ func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
 	return p, q.Err()
 }
 
-// minuteAt is the time of a minute since the epoch.
 func minuteAt(m int64) exchange.Time { return exchange.Time(m * time.Minute.Milliseconds()) }
 
 // readMinutes reads a number of seconds that is a whole number of minutes, and returns the minutes.
@@ -212,7 +210,6 @@ func (h Endpoints) ReadSubscriptionStats(x *exchange.Exchange) error {
 	return x.OK(body)
 }
 
-// subscriptionNamesIn reads the ids and external ids of subscriptions.
 func subscriptionNamesIn(q *form.Query) []string {
 	text, _ := q.Value("subscription_id")
 	names := strings.Split(text, ",")
@@ -244,7 +241,6 @@ type backlogBody struct {
 	Blocked     []blockedBody  `json:"blocked"`
 }
 
-// statusesBody counts subscriptions.
 type statusesBody struct {
 	Healthy  int64 `json:"healthy"`
 	Failing  int64 `json:"failing"`

@@ -75,7 +75,6 @@ func namesOnly(names []string) map[string]*string {
 	return shown
 }
 
-// timeOrNull returns nil for no time.
 func timeOrNull(at int64) *exchange.Time {
 	if at == 0 {
 		return nil
@@ -101,7 +100,6 @@ func (h Endpoints) CreateSubscription(x *exchange.Exchange) error {
 	return x.Created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), created.Reveal()})
 }
 
-// readChange reads the fields of a subscription that a caller may set.
 func (h Endpoints) readChange(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := f.Subscription(h.CheckURL, h.HeaderPrefix)
 	change.IsActive = f.Bool("is_active")

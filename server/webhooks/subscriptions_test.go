@@ -43,7 +43,7 @@ func TestSubscriptions(t *testing.T) {
 		servertest.OK("show their rate limit", "GET "+path+"{last}/", "", 200, `"rate_limit_per_second":10,`),
 		servertest.OK("are listed with their rate limit", "GET "+path, "", 200, `"rate_limit_per_second":10,`),
 		servertest.Bad("keep their rate limit if a change is refused", "PATCH "+path+"{last}/", `{"rate_limit_per_second":0}`, 422, "validation_failed",
-			`"field":"rate_limit_per_second","code":"out_of_range","message":"This must be a whole number from 1 to 10000, or null for no limit."`),
+			`"field":"rate_limit_per_second","code":"out_of_range","message":"This must be a whole number from 1 to 10000, without quotes."`),
 		servertest.OK("can become ordered", "PATCH "+path+"{last}/", `{"ordered":true}`, 200, `"ordered":true,`),
 		servertest.OK("stay ordered when another field changes", "PATCH "+path+"{last}/", `{"description":"slow"}`, 200, `"ordered":true,`),
 		servertest.OK("show that they are ordered", "GET "+path+"{last}/", "", 200, `"ordered":true,`),
@@ -70,7 +70,7 @@ func TestSubscriptions(t *testing.T) {
 		servertest.Shows("can be created with a rate limit", "POST "+path, `{"url":"https://example.com/","rate_limit_per_second":10000}`, 201, `"rate_limit_per_second":10000,`),
 		servertest.Shows("can be created without a rate limit", "POST "+path, `{"url":"https://example.com/","rate_limit_per_second":null}`, 201, `"rate_limit_per_second":null`),
 		servertest.Bad("are not created with an invalid rate limit", "POST "+path, `{"url":"https://example.com/","rate_limit_per_second":"10"}`, 422, "validation_failed",
-			`"field":"rate_limit_per_second","code":"wrong_type","message":"This must be a whole number from 1 to 10000, without quotes, or null for no limit."`),
+			`"field":"rate_limit_per_second","code":"wrong_type","message":"This must be a whole number from 1 to 10000, without quotes."`),
 		servertest.Bad("have a rate limit under that name only", "POST "+path, `{"url":"https://example.com/","rate_limit":10}`, 422, "validation_failed", `"field":"rate_limit","code":"unknown_field"`),
 	})
 }

@@ -45,7 +45,6 @@ func (h Endpoints) OfSubscription(do func(x *exchange.Exchange, id string) error
 	}
 }
 
-// pathSubscription returns the id of the subscription in the path.
 func (h Endpoints) pathSubscription(x *exchange.Exchange) (string, error) {
 	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, aSubscription, h.Store.SubscriptionID)
 }
@@ -55,7 +54,6 @@ func readSubscription(q *form.Query) string {
 	return q.Matching("subscription_id", "must be the id or the external id of a subscription", access.SubscriptionID.MayName)
 }
 
-// resolveSubscription returns the id of what readSubscription has read.
 func (h Endpoints) resolveSubscription(x *exchange.Exchange, text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -63,7 +61,6 @@ func (h Endpoints) resolveSubscription(x *exchange.Exchange, text string) (strin
 	return x.ResolveID(text, access.SubscriptionID, aSubscription, h.Store.SubscriptionID)
 }
 
-// pathAttempt returns the ids of the subscription and of the attempt in the path.
 func (h Endpoints) pathAttempt(x *exchange.Exchange) (subscription, attempt string, err error) {
 	if subscription, err = h.pathSubscription(x); err != nil {
 		return "", "", err

@@ -51,7 +51,6 @@ const (
 	QueueReleased         = "queue_released"
 	QueueDiscarded        = "queue_discarded"
 	ClockAccepted         = "clock_accepted"
-	AppliedForgotten      = "applied_forgotten"
 	BackupCreated         = "backup_created"
 	DatabaseRestored      = "database_restored"
 )
@@ -65,7 +64,7 @@ var auditTypes = []string{
 	RoleDeleted, EventTypeCreated, EventTypeUpdated, EventTypeDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
 	UserErased,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, AccessTokenExpiring, SessionStarted, SessionEnded, PortalLinkCreated, QueueHeld,
-	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,
+	QueueReleased, QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
 }
 
 // AuditTypes returns the types of all audit events, as a copy.

@@ -3,7 +3,6 @@ package access
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 )
 
 // Organization is a tenant: it has one plan, and its own members, keys, subscriptions and events. Times are in milliseconds
@@ -210,11 +209,6 @@ const (
 	KindMember       = "member"
 	KindSubscription = "subscription"
 )
-
-// IsAppliedKind reports whether `keyhook apply` creates objects of a kind.
-func IsAppliedKind(kind string) bool {
-	return slices.Contains([]string{KindPlan, KindPermission, KindRole, KindEventType, KindOrganization, KindUser, KindMember, KindSubscription}, kind)
-}
 
 // Applied is an object that `keyhook apply` has created, and that nobody has deleted since.
 type Applied struct {

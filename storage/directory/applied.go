@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -21,20 +20,6 @@ func (d *Directory) Applied(ctx context.Context, before int64, limit int) ([]acc
 // AppliedObject returns one of the objects. Faults: NotFound.
 func (d *Directory) AppliedObject(ctx context.Context, kind, key string) (access.Applied, error) {
 	return sqlite.One[access.Applied](d.reads.In(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
-}
-
-// ForgetApplied removes an object from the list. The object stays. Faults: NotFound.
-func (d *Directory) ForgetApplied(ctx context.Context, by access.Actor, kind, key string) error {
-	return d.file.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
-		n, err := t.Affected("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key)
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
-			return fault.Missing("applied object")
-		}
-		return d.hooks.Audit(t, by, 0, access.AppliedForgotten, Target{Type: kind, ID: key}, nil)
-	})
 }
 
 // TrackApplied keeps the list up to date. The audit log learns of every creation and deletion in the transaction of the change. So it is

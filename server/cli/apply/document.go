@@ -74,7 +74,7 @@ func parse(name string, text []byte) (*document, error) {
 	}
 	if wrong, is := errors.AsType[*yaml.TypeError](err); is {
 		for _, text := range wrong.Errors {
-			line, what, _ := config.YAMLProblem(nil, errors.New(text))
+			line, what := config.YAMLProblem(errors.New(text))
 			doc.wrong(line, "%s", what)
 		}
 		err = nil
@@ -84,8 +84,8 @@ func parse(name string, text []byte) (*document, error) {
 	}
 	switch {
 	case err != nil:
-		line, what, mend := config.YAMLProblem(text, err)
-		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + mend}}}
+		line, what := config.YAMLProblem(err)
+		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + config.YAMLMend}}}
 	case top == nil:
 		return nil, Problems{name, []problem{{0, "the file is empty; write at least one section, such as plans:"}}}
 	case top.Kind != yaml.MappingNode:

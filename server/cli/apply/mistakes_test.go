@@ -14,7 +14,7 @@ import (
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ file, want string }{
-		"a tab as indentation":      {"plans:\n\t- {name: x}\n", "standard input:2: this is not valid YAML: column 1 is a tab; indent with spaces"},
+		"a tab as indentation":      {"plans:\n\t- {name: x}\n", "standard input:2: this is not valid YAML: found character that cannot start any token"},
 		"a second document":         {"plans: []\n---\nplans: []\n", "standard input:2: a second document begins here"},
 		"a merge key":               {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - <<: *a\n    name: y\n", "standard input:3: this must be the name of a field"},
 		"a section twice":           {"plans: []\nplans: []\n", `standard input:2: mapping key "plans" already defined at line 1`},

@@ -146,7 +146,7 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 			}
 		}, nil, "warning", "modes", "chmod 600"},
 		{"a missing directory", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
-		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s" for seconds, or another unit: ms, m, h, d, w`},
+		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s" for seconds, or another unit: ms, m, h, d`},
 		{"a proxy network that is too large", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
 		{"a proxy network that is a part of IPv4", func(*testing.T, string) {}, []string{"--server.trusted_proxies=10.0.0.1,16.0.0.0/4"}, "problem", "proxies", "from 16.0.0.0/4"},
 		{"a proxy network that is a part of IPv6", func(*testing.T, string) {}, []string{"--server.trusted_proxies=2001::/16"}, "problem", "proxies", "from 2001::/16"},
@@ -270,7 +270,7 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ arg, check, text, mend string }{
-		{"--webhooks.timeout=5", "settings", `--webhooks.timeout: "5" has no unit`, `write "5s" for seconds, or another unit: ms, m, h, d, w`},
+		{"--webhooks.timeout=5", "settings", `--webhooks.timeout: "5" has no unit`, `write "5s" for seconds, or another unit: ms, m, h, d`},
 		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create the directory (mkdir -p /no/such), or set storage.path"},
 	} {
 		_, got := examine(t, tt.arg)

@@ -34,7 +34,7 @@ func TestTheCatalogue(t *testing.T) {
 	p.allow(http.StatusUnprocessableEntity, "/api/v1/event-types/")
 	dialog.fill("Type", "Order.Paid")
 	dialog.click("button", "Add event type")
-	dialog.expect(`Write "order.paid".`)
+	dialog.expect("This must be an event type such as user.created")
 	dialog.fill("Type", "order.paid")
 	dialog.fill("Description", "An order was paid.")
 	dialog.fill("Group", "Orders")

@@ -63,7 +63,6 @@ const groups = {
     queue_released: 'Released the queue',
     queue_discarded: 'Discarded the held deliveries',
     clock_accepted: 'Accepted the clock',
-    applied_forgotten: 'Forgot what apply has created:',
     backup_created: 'Made the backup',
     database_restored: 'Restored the database from the backup',
   },
