@@ -25,7 +25,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 		Accept: func(path, found string) error {
 			from, o.Path = found, path
 			keys, err := o.source().ForCopy(from, r.KeyID)
-			o.findKeys = func(context.Context, string) (encryption.Keys, error) { return keys, nil }
+			o.findKeys = func(string) (encryption.Keys, error) { return keys, nil }
 			return err
 		},
 		Arrange: func(ctx context.Context, path string) error {
