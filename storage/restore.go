@@ -52,9 +52,6 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		return err
 	}
 	r.Pending = q.Deliveries
-	for _, w := range q.Largest[:min(len(q.Largest), 10)] {
-		r.Waiting = append(r.Waiting, backup.Waiting{SubscriptionID: w.SubscriptionID, URL: w.URL, Pending: w.Pending})
-	}
 	name := filepath.Base(from)
 	err = s.File.Alone(func(t *sqlite.Tx) error {
 		var organization int64
