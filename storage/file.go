@@ -57,7 +57,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	e := o.engine()
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		keys, err = o.source().Find(ctx, start)
+		keys, err = o.source().Find(start)
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -316,9 +317,7 @@ func TestEventsOfPeriod(t *testing.T) {
 	if err := x.MoveEvents(t.Context(), rows[5].RowID, rows[0].RowID, 40*time.Hour); err != nil { // the clock was ahead, and is set back
 		t.Fatal(err)
 	}
-	if err := x.Queue.SaveDisorder(t.Context(), rows[0].RowID); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, x.Store, "INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", scan.DisorderName, scan.EncodeDisorder(rows[0].RowID))
 	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	check(t)
 }

@@ -81,9 +81,9 @@ func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.
 	e.Logger = o.Logger
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		if o.Path = path; o.findKeys != nil {
-			keys, err = o.findKeys(ctx, path)
+			keys, err = o.findKeys(path)
 		} else {
-			keys, err = o.source().FindOrCreate(ctx, start)
+			keys, err = o.source().FindOrCreate(start)
 		}
 		return err
 	}

@@ -25,7 +25,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 		Accept: func(path, found string) error {
 			from, o.Path = found, path
 			keys, err := o.source().ForCopy(from, r.KeyID)
-			o.findKeys = func(context.Context, string) (encryption.Keys, error) { return keys, nil }
+			o.findKeys = func(string) (encryption.Keys, error) { return keys, nil }
 			return err
 		},
 		Arrange: func(ctx context.Context, path string) error {
@@ -52,9 +52,6 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		return err
 	}
 	r.Pending = q.Deliveries
-	for _, w := range q.Largest[:min(len(q.Largest), 10)] {
-		r.Waiting = append(r.Waiting, backup.Waiting{SubscriptionID: w.SubscriptionID, URL: w.URL, Pending: w.Pending})
-	}
 	name := filepath.Base(from)
 	err = s.File.Alone(func(t *sqlite.Tx) error {
 		var organization int64

@@ -52,10 +52,10 @@ type Options struct {
 	Logger        *slog.Logger      // nil means slog.Default
 	Now           func() time.Time  // of writes; nil means time.Now. The demo writes the past with it
 
-	isCopy         bool                                                            // Restore sets it: the file is a copy, and no server uses it
-	findKeys       func(ctx context.Context, path string) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate; Rekey and Restore set it
-	upgrades       []sqlite.Step                                                   // nil means schemaUpgrades
-	upgradeReached func(point string)                                              // receives the progress of an upgrade
+	isCopy         bool                                       // Restore sets it: the file is a copy, and no server uses it
+	findKeys       func(path string) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate; Rekey and Restore set it
+	upgrades       []sqlite.Step                              // nil means schemaUpgrades
+	upgradeReached func(point string)                         // receives the progress of an upgrade
 	logBounds      sqlite.LogBounds
 }
 

@@ -26,16 +26,6 @@ func Free(path string) (free, total uint64, ok bool) {
 	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), true
 }
 
-// FreeFiles returns how many files can still be created at path. ok is false if the system does not say, as on a file
-// system without such a limit.
-func FreeFiles(path string) (free uint64, ok bool) {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(path, &s); err != nil || s.Files == 0 {
-		return 0, false
-	}
-	return s.Ffree, true
-}
-
 const keepID = -1
 
 // become changes the real, effective and saved ids of all threads.

@@ -13,9 +13,6 @@ func MountOf(string) (Mount, error) { return Mount{}, nil }
 // Free works only on Linux.
 func Free(string) (free, total uint64, ok bool) { return 0, 0, false }
 
-// FreeFiles works only on Linux.
-func FreeFiles(string) (free uint64, ok bool) { return 0, false }
-
 var errOnlyLinux = errors.New("a process can change the user of all its threads only on Linux")
 
 func (u User) become() error { return errOnlyLinux }

@@ -43,18 +43,14 @@ type Changed struct {
 	OldKeys           []string // files to which the old keys of the key file were moved
 }
 
-// Find finds the new key, and all keys that may open a secret of the database at path. It writes nothing.
-func (c *Change) Find(ctx context.Context, path string) (Keys, error) {
+// Find finds the new key, and all keys that may open a secret of the database at path. It writes nothing. The caller advises how to
+// give a missing key.
+func (c *Change) Find(path string) (Keys, error) {
 	k, err := c.find(path)
-	isMissing := errors.Is(err, ErrKeyMissing)
-	if !isMissing && !errors.Is(err, ErrKey) {
+	if errors.Is(err, ErrKeyMissing) {
 		return k, err
 	}
-	id := neededKey(ctx, path)
-	if isMissing && keyFileWith(path, id) == "" {
-		return k, err // the caller advises to set Old
-	}
-	return k, Source{path, c.Key}.advise(err, id)
+	return k, adviseKey(err, path, "", c.Key != "")
 }
 
 func (c *Change) find(path string) (Keys, error) {

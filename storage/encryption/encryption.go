@@ -56,17 +56,14 @@ type Source struct {
 // Find finds the keys that may fit the database, and writes nothing. It returns no keys if neither the database nor a key exists.
 //
 // It returns ErrKey, ErrKeyMissing or ErrLost, with advice on what to do.
-func (s Source) Find(ctx context.Context, start sqlite.Start) (Keys, error) {
+func (s Source) Find(start sqlite.Start) (Keys, error) {
 	k, err := s.read(start)
-	if errors.Is(err, ErrKeyMissing) || errors.Is(err, ErrKey) {
-		err = s.advise(err, neededKey(ctx, s.Path))
-	}
-	return k, err
+	return k, adviseKey(err, s.Path, "", s.Key != "")
 }
 
 // FindOrCreate is Find, but a new database without a key gets one, in a new key file.
-func (s Source) FindOrCreate(ctx context.Context, start sqlite.Start) (Keys, error) {
-	k, err := s.Find(ctx, start)
+func (s Source) FindOrCreate(start sqlite.Start) (Keys, error) {
+	k, err := s.Find(start)
 	if err == nil && len(k.keys) == 0 {
 		k.keys = []seal.Key{seal.NewKey()}
 		err = k.file.write(k.keys...)
@@ -89,15 +86,24 @@ func (s Source) ForCopy(from, id string) (Keys, error) {
 		}
 		err = fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, k.ids())
 	}
-	if errors.Is(err, ErrKey) || errors.Is(err, ErrKeyMissing) {
-		err = s.advise(err, id)
-	}
-	return Keys{keys: k.keys}, err
+	return Keys{keys: k.keys}, adviseKey(err, s.Path, id, s.Key != "")
 }
 
-// advise adds how to get the key of that id.
-func (s Source) advise(err error, id string) error {
-	return fault.AdviseMissing(err, "%s", mendKey(s.Path, id, s.Key != ""))
+// adviseKey adds to an error of the key how to get the key of that id for the database at path. The id is empty if it is unknown. isSet
+// means that encryption.key is set. A new key cannot open the secrets of a database, so no mend advises to make one.
+func adviseKey(err error, path, id string, isSet bool) error {
+	if !errors.Is(err, ErrKey) && !errors.Is(err, ErrKeyMissing) {
+		return err
+	}
+	which := "the key that this database was made with"
+	if id != "" {
+		which = "the key " + id
+	}
+	if isSet {
+		return fault.AdviseMissing(err, "set encryption.key to %s, from your copy; a new key cannot open the signing secrets", which)
+	}
+	return fault.AdviseMissing(err, "restore %s with %s from your copy, or set encryption.key to it; a new key cannot open the signing secrets",
+		path+disk.Key, which)
 }
 
 // read returns the configured key, otherwise the keys of the key file. It returns none if neither the database nor
@@ -177,8 +183,7 @@ func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key
 			return key, nil
 		}
 	}
-	return seal.Key{}, fault.Advise(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()),
-		"%s", mendKey(path, id, k.file.name == ""))
+	return seal.Key{}, adviseKey(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()), path, id, k.file.name == "")
 }
 
 // readCanary reads the sealed canary of a database.

@@ -16,7 +16,7 @@ func TestKeyOfNewDatabase(t *testing.T) {
 	source := encryption.Source{Path: filepath.Join(t.TempDir(), "keyhook.db")}
 	start := func(s sqlite.Start) encryption.Keys {
 		t.Helper()
-		keys, err := source.FindOrCreate(t.Context(), s)
+		keys, err := source.FindOrCreate(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestKeyOfNewDatabase(t *testing.T) {
 	if later := start(sqlite.Start{}); later.First().ID() != first.First().ID() {
 		t.Error("a later start has another key")
 	}
-	if _, err := source.FindOrCreate(t.Context(), sqlite.Start{Empty: true}); !errors.Is(err, encryption.ErrLost) {
+	if _, err := source.FindOrCreate(sqlite.Start{Empty: true}); !errors.Is(err, encryption.ErrLost) {
 		t.Errorf("a key file without its database: %v", err)
 	}
 }

@@ -22,16 +22,16 @@ var deliveryUses = map[webhook.DeliveryState]access.OrganizationUse{webhook.Deli
 
 // Expired notes that the transaction deletes a pending delivery. It waited for a closed subscription. For a deleted one, it is not
 // counted: nobody expects it.
-func (q *Queue) Expired(now *sqlite.Tx, subscription int64) (expected bool, err error) {
+func (q *Queue) Expired(now *sqlite.Tx, subscription int64) error {
 	t := q.memory.with(now)
 	t.OnCommit(func() { t.pending.Add(subscription, -1) })
 	sub, err := t.Fanout.Subscription(t.Tx, subscription)
 	if err != nil || sub.Deleted {
-		return false, err
+		return err
 	}
 	t.addCounts(sub.Organization, subscription, func(c *webhook.AttemptCounts) { c.Expired++ })
 	t.OnCommit(func() { t.observer.Expired(1) })
-	return true, nil
+	return nil
 }
 
 // addCounts changes the counts of this minute. The transaction writes the counts of all its writes once, at its end.

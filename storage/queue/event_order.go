@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/clock"
@@ -56,26 +55,13 @@ func (t *tx) checkOrder() error {
 		t.OnCommit(func() { t.latestTime = max(t.latestTime, now) })
 		return nil
 	}
-	t.OnCommit(func() { t.latestTime = now })
-	return t.saveDisorder(t.lastEvent)
+	row := t.lastEvent
+	t.OnCommit(func() { t.latestTime, t.disorder = now, max(t.disorder, row) })
+	if row <= t.disorder {
+		return nil
+	}
+	return instance.Set(t.Tx, scan.DisorderName, scan.EncodeDisorder(row))
 }
 
 // NextEvent returns the row id that the next event gets.
 func (q *Queue) NextEvent(*sqlite.Tx) int64 { return q.memory.lastEvent + 1 }
-
-// SaveDisorder stores that the events up to this row are not in the order of time.
-func (q *Queue) SaveDisorder(ctx context.Context, row int64) error {
-	return q.change(ctx, sqlite.Work{}, func(t *tx) error { return t.saveDisorder(row) })
-}
-
-// saveDisorder stores that the events up to this row are not in the order of time.
-func (t *tx) saveDisorder(row int64) error {
-	if row <= t.disorder {
-		return nil
-	}
-	if err := instance.Set(t.Tx, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
-		return err
-	}
-	t.OnCommit(func() { t.disorder = row })
-	return nil
-}

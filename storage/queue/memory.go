@@ -27,16 +27,15 @@ type Memory struct {
 	Catalogued catalogue.Types
 	Quotas     *quota.Quotas
 
-	organizations     map[int64]string // public ids by row id; neither ever changes
-	queueHold         *webhook.Hold    // as in the file, if holdIsRead
-	holdIsRead        bool
-	attemptCounts     map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
-	sending           map[int64]sendingDelivery            // deliveries in progress, by row id; others must be read
-	unwantedResponses map[int64]struct{}                   // deliveries in progress whose next response is not stored; see ForgetResponses
-	places            []place                              // that this transaction took
-	keptPlaces        int                                  // how many of them earlier writes of this transaction took
-	newRows           newRows                              // to write before the next statement
-	created           map[int64][]webhook.Job              // to announce after the commit, by organization; nil if there are none
+	organizations map[int64]string // public ids by row id; neither ever changes
+	queueHold     *webhook.Hold    // as in the file, if holdIsRead
+	holdIsRead    bool
+	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
+	sending       map[int64]sendingDelivery            // deliveries in progress, by row id; others must be read
+	places        []place                              // that this transaction took
+	keptPlaces    int                                  // how many of them earlier writes of this transaction took
+	newRows       newRows                              // to write before the next statement
+	created       map[int64][]webhook.Job              // to announce after the commit, by organization; nil if there are none
 
 	running tx
 }
@@ -78,14 +77,13 @@ type Observer interface {
 // NewMemory returns the memory of a writer that has read nothing yet.
 func NewMemory(policy webhook.Policy, observer Observer, log *slog.Logger) *Memory {
 	m := &Memory{
-		shared:            &shared{policy: policy, observer: observer, log: log, pending: pending.NewCount()},
-		Fanout:            fanout.New(policy.ProbeDisabled, log),
-		Catalogued:        catalogue.Types{},
-		Quotas:            quota.New(),
-		organizations:     map[int64]string{},
-		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
-		sending:           map[int64]sendingDelivery{},
-		unwantedResponses: map[int64]struct{}{},
+		shared:        &shared{policy: policy, observer: observer, log: log, pending: pending.NewCount()},
+		Fanout:        fanout.New(policy.ProbeDisabled, log),
+		Catalogued:    catalogue.Types{},
+		Quotas:        quota.New(),
+		organizations: map[int64]string{},
+		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
+		sending:       map[int64]sendingDelivery{},
 	}
 	m.running.Memory = m
 	m.mayRecover.Store(true)

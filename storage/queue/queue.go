@@ -34,9 +34,7 @@ type Queue struct {
 	replays    *scan.Reader
 	keepEvents time.Duration
 
-	replayLock    chan struct{}            // a replay that writes puts a token in
-	recoveredUpTo int64                    // where the next pass of RecoverMarked continues; only that uses it
-	recovering    map[int64]*begunRecovery // by subscription; only RecoverMarked uses it
+	replayLock chan struct{} // a replay that writes puts a token in
 }
 
 // Options are what a queue needs. All are required, except KeepEvents.
@@ -54,7 +52,7 @@ type Options struct {
 func New(o Options) *Queue {
 	return &Queue{
 		shared: o.Memory.shared, file: o.File, memory: o.Memory, keys: o.Keys, ids: o.Memory.IDs, history: o.History, reads: o.Reads,
-		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
+		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1),
 	}
 }
 
@@ -177,7 +175,6 @@ func (q *Queue) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := q.change(ctx, sqlite.Work{}, func(t *tx) error {
 		for _, id := range attempts {
 			delete(t.sending, id>>8)
-			t.OnCommit(func() { delete(t.unwantedResponses, id>>8) })
 			if err := t.Exec(`
 				UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.Pending+` ELSE `+delivery.EndOfLast+` END
 				WHERE id = ?1 >> 8 AND state >= `+delivery.Sending+` AND attempts + 1 = ?1 & 255`, id); err != nil {
@@ -206,9 +203,6 @@ func (t *tx) interruptAttempts() error {
 	if err != nil || interrupted == 0 {
 		return err
 	}
-	if err := t.countGivenUp(); err != nil {
-		return err
-	}
 	if err := t.Exec(`
 		UPDATE deliveries INDEXED BY deliveries_sending SET
 			state = CASE WHEN state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+` WHEN attempts + 1 >= ?1 THEN `+delivery.Exhausted+` ELSE `+delivery.Pending+` END,
@@ -219,23 +213,6 @@ func (t *tx) interruptAttempts() error {
 	t.OnCommit(func() { t.observer.Interrupted(int(interrupted)) })
 	t.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
 	return nil
-}
-
-// countGivenUp adds to the usage the deliveries that interruptAttempts gives up.
-func (t *tx) countGivenUp() error {
-	var given []struct {
-		Organization int64 `db:"organization_id"`
-		Deliveries   int64 `db:"deliveries"`
-	}
-	err := t.List(&given, `
-		SELECT s.organization_id, count(*) AS deliveries
-		FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN subscriptions s ON s.id = d.subscription_id
-		WHERE d.state >= `+delivery.Sending+` AND d.state < `+delivery.SendingLast+` AND d.attempts + 1 >= ? GROUP BY s.organization_id`,
-		t.policy.MaxAttempts+maxInterruptions)
-	for _, g := range given {
-		t.Quotas.Add(t.Tx, g.Organization, access.OrganizationUse{Failed: g.Deliveries})
-	}
-	return err
 }
 
 const (

@@ -157,30 +157,11 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 		if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
 			next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
 		}
-		args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.toStore(r, r.ResponseBody), t.toStore(r, r.ResponseHeader),
+		args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, r.ResponseBody, r.ResponseHeader,
 			r.DurationMS, r.Failure.String(), d.BegunAt, next)
 	}
 	_, err := insertAttemptRows.Exec(t.Tx, attemptArgs, args)
 	return err
-}
-
-// ForgetResponses says that the responses to the attempts in progress of these deliveries must not be stored.
-func (q *Queue) ForgetResponses(_ *sqlite.Tx, deliveries []int64) {
-	for _, d := range deliveries {
-		q.memory.unwantedResponses[d] = struct{}{}
-	}
-}
-
-// AwaitsForgotten reports whether such an attempt is still in progress.
-func (q *Queue) AwaitsForgotten(*sqlite.Tx) bool { return len(q.memory.unwantedResponses) > 0 }
-
-// toStore returns a part of the response of a receiver. It returns nothing if the event has personal data that is being removed.
-func (t *tx) toStore(r *webhook.Result, part string) string {
-	if _, unwanted := t.unwantedResponses[r.Delivery]; !unwanted {
-		return part
-	}
-	t.OnCommit(func() { delete(t.unwantedResponses, r.Delivery) })
-	return ""
 }
 
 var insertAttemptRows = sqlite.Statements(func(n int) string {

@@ -65,9 +65,6 @@ func (c *Cleaner) cleanTogether(ctx context.Context, users []access.User) error 
 	if err := c.vacuum(ctx); err != nil {
 		return err
 	}
-	if err := c.awaitForgotten(ctx); err != nil {
-		return fmt.Errorf("wait for attempts: %w", err)
-	}
 	for _, u := range users {
 		if err := c.o.Directory.UserCleaned(ctx, u.RowID); err != nil {
 			return err
@@ -200,29 +197,25 @@ func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers) 
 
 // cleanPublishedBatch replaces the bodies of events, and deletes the responses to the old ones.
 func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUsers, events []publishedAudit) error {
-	if err := c.change(ctx, func(t *sqlite.Tx) error {
+	at, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: len(events)}, func(t *sqlite.Tx) (int64, error) {
 		rows := make([]int64, len(events))
 		for i, e := range events {
 			rows[i] = e.RowID
 			body, err := c.cleanBody(erased, e)
 			if err != nil {
-				return fmt.Errorf("event %d: %w", e.RowID, err)
+				return 0, fmt.Errorf("event %d: %w", e.RowID, err)
 			}
 			if err := t.Exec("UPDATE events SET body = ? WHERE id = ?", body, e.RowID); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		c.o.Queue.BodiesChanged(t, rows)
-		return nil
-	}); err != nil {
-		return err
+		return t.Now(), nil
+	})
+	for i := 0; i < len(events) && err == nil; i++ {
+		err = c.deleteResponses(ctx, events[i].RowID, at)
 	}
-	for _, e := range events {
-		if err := c.deleteResponses(ctx, e.RowID); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // cleanBody returns the body of an event without the personal data of erased users.
@@ -241,40 +234,33 @@ func (c *Cleaner) cleanBody(erased audit.ErasedUsers, e publishedAudit) ([]byte,
 	return webhook.AppendEnvelope(nil, c.o.IDs.ID(access.EventID, e.RowID, e.At), e.Type, e.At, e.Organization, data, 0), nil
 }
 
-// deleteResponses deletes the responses of receivers to an event. The responses to attempts in progress are not stored: these attempts
-// may have sent the old body.
-func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
+// deleteResponses deletes the responses of receivers to an event whose body was replaced at that time. It waits for the attempts in
+// progress that had begun before: they may have sent the old body. None of them takes longer than its timeout.
+func (c *Cleaner) deleteResponses(ctx context.Context, event, replacedAt int64) error {
 	return scan.Rows(ctx, func(after int64) (last int64, err error) {
 		var deliveries []int64
 		if err := c.o.Logs.List(ctx, &deliveries, "SELECT id FROM deliveries WHERE event_id = ? AND id > ? ORDER BY id LIMIT ?", event, after, cleanBatch); err != nil || len(deliveries) == 0 {
 			return 0, err
 		}
-		if err := c.change(ctx, func(t *sqlite.Tx) error {
-			var sending []int64
-			if err := t.List(&sending, "SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+delivery.Sending,
-				sqlite.RowList(slices.Values(deliveries))); err != nil {
-				return err
+		rows := sqlite.RowList(slices.Values(deliveries))
+		for sending := true; sending; {
+			if err := c.o.Logs.Get(ctx, &sending, "SELECT EXISTS (SELECT 1 FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+delivery.Sending+" AND d.due_at <= ?)",
+				rows, replacedAt); err != nil {
+				return 0, err
 			}
-			c.o.Queue.ForgetResponses(t, sending)
+			if sending {
+				if err := scan.Pause(ctx, cleanAgain); err != nil {
+					return 0, err
+				}
+			}
+		}
+		if err := c.change(ctx, func(t *sqlite.Tx) error {
 			return t.Exec(`
 				UPDATE attempts SET response_body = '', response_headers = '' WHERE (response_body <> '' OR response_headers <> '') AND id IN (
-					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
+					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, rows)
 		}); err != nil || len(deliveries) < cleanBatch {
 			return 0, err
 		}
 		return deliveries[cleanBatch-1], nil
 	})
-}
-
-// awaitForgotten waits for the end of all attempts that may have sent an old body. None of them takes longer than its timeout.
-func (c *Cleaner) awaitForgotten(ctx context.Context) error {
-	for {
-		waiting, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{}, func(t *sqlite.Tx) (bool, error) { return c.o.Queue.AwaitsForgotten(t), nil })
-		if err != nil || !waiting {
-			return err
-		}
-		if err := scan.Pause(ctx, cleanAgain); err != nil {
-			return err
-		}
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -27,21 +26,15 @@ const (
 	retentionInterval = 10 * time.Second       // pause after a pass over the events
 	retentionSlice    = 500 * time.Millisecond // of each second
 	vacuumPages       = 200
-
-	expiredLogInterval = time.Hour
 )
 
 // oldRows is how far the deletion by age got.
 type oldRows struct {
 	after          int64     // the last event that this pass has read
-	singlyUntil    int64     // up to this event, a batch has one event, because a batch of many has failed
 	auditAfter     int64     // the last audit event that this pass has read
 	oldEventsAfter int64     // the event before an old one that sweep found; 0 if there is none
 	oldAuditAfter  int64     // the audit event before an old one that sweep found; 0 if there is none
 	next           time.Time // time of the next pass
-
-	expired   atomic.Int64 // pending deliveries deleted since the last log line; the writer adds them
-	expiredAt time.Time    // of the last log line
 
 	minutesAfter countOwner // the last owner whose minutes this pass has read
 	minutesNext  time.Time  // time of the next pass over the minutes
@@ -61,7 +54,6 @@ var beforeOwners = countOwner{Subscription: -1}
 //
 // It ends after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
 func (c *Cleaner) DeleteOld(ctx context.Context) error {
-	defer c.logExpired()
 	r := &c.old
 	if time.Now().Before(r.next) {
 		return nil
@@ -87,25 +79,16 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 // on. The next part starts there.
 func (r *oldRows) nextRange() bool {
 	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
-	r.singlyUntil, r.oldEventsAfter, r.oldAuditAfter = 0, 0, 0
+	r.oldEventsAfter, r.oldAuditAfter = 0, 0
 	return r.after > 0 || r.auditAfter > 0
 }
 
 // deleteOldBatch deletes one batch of everything that is too old. more is false if nothing old is left.
 func (c *Cleaner) deleteOldBatch(ctx context.Context, now int64) (more bool, err error) {
-	events, err := c.deleteOldEvents(ctx, now)
-	if err != nil {
-		return false, fmt.Errorf("delete old events: %w", err)
-	}
-	auditEvents, err := c.deleteOldAudit(ctx, now)
-	if err != nil {
-		return false, fmt.Errorf("delete old audit events: %w", err)
-	}
-	minutes, err := c.deleteOldCounts(ctx, now)
-	if err != nil {
-		return false, fmt.Errorf("delete old counts: %w", err)
-	}
-	return events || auditEvents || minutes, nil
+	events, err1 := c.deleteOldEvents(ctx, now)
+	auditEvents, err2 := c.deleteOldAudit(ctx, now)
+	minutes, err3 := c.deleteOldCounts(ctx, now)
+	return events || auditEvents || minutes, errors.Join(err1, err2, err3)
 }
 
 // oldEvent is an event that is old enough to delete.
@@ -122,23 +105,14 @@ func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, er
 	if c.o.KeepEvents == 0 {
 		return false, nil
 	}
-	after, size, tried := c.old.after, eventBatch, new(atomic.Int64)
-	if after < c.old.singlyUntil {
-		size = 1
-	}
+	after := c.old.after // the writer may still read it when ctx ends, and it changes then
 	done, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
-		return c.deleteEventBatch(t, after, size, now-c.o.KeepEvents.Milliseconds(), tried)
+		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds())
 	})
-	switch {
-	case err != nil && size == 1: // the next pass tries this event again
-		c.old.after = max(after, tried.Load())
-		return false, err
-	case err != nil:
-		c.old.singlyUntil = tried.Load()
-		return false, err
+	if err == nil {
+		c.old.after = done.after
 	}
-	c.old.after = done.after
-	return done.more, nil
+	return done.more, err
 }
 
 // eventProgress is how far a batch of events got.
@@ -147,17 +121,15 @@ type eventProgress struct {
 	more  bool  // the batch was not empty
 }
 
-// deleteEventBatch deletes up to size of the events after the row after that were created before the time before. It stores the last of
-// them in tried, also if it fails.
-func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after int64, size int, before int64, tried *atomic.Int64) (eventProgress, error) {
+// deleteEventBatch deletes a batch of the events after the row after that were created before the time before.
+func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64) (eventProgress, error) {
 	if held, err := c.o.Queue.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
-	last, err := lastOldEvent(t, after, size, before)
+	last, err := lastOldEvent(t, after, before)
 	if err != nil {
 		return eventProgress{}, err
 	}
-	tried.Store(last)
 	old := []oldEvent{}
 	if err := t.List(&old, `
 		SELECT e.id, `+delivery.EventWaits+` AS waiting
@@ -199,12 +171,12 @@ func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, 
 }
 
 // lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
-func lastOldEvent(t *sqlite.Tx, after int64, size int, before int64) (last int64, err error) {
+func lastOldEvent(t *sqlite.Tx, after, before int64) (last int64, err error) {
 	events := []int64{}
 	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
 	if err := t.List(&events, `
 		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-		WHERE e.created_at < ?`, after, size, before); err != nil {
+		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
 		return 0, err
 	}
 	return lastWithFewDeliveries(t, events)
@@ -247,12 +219,8 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == webhook.Pending { // an event with an attempt in progress is not deleted
-			expected, err := c.o.Queue.Expired(t, d.Subscription)
-			if err != nil {
+			if err := c.o.Queue.Expired(t, d.Subscription); err != nil {
 				return 0, err
-			}
-			if expected {
-				t.OnCommit(func() { c.old.expired.Add(1) })
 			}
 		}
 	}
@@ -272,18 +240,6 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 		ids = ids[n:]
 	}
 	return len(deliveries), nil
-}
-
-// logExpired tells how many deliveries have expired since the last line, at most once in expiredLogInterval.
-func (c *Cleaner) logExpired() {
-	if !c.old.expiredAt.IsZero() && time.Since(c.old.expiredAt) < expiredLogInterval {
-		return
-	}
-	if n := c.old.expired.Swap(0); n > 0 {
-		c.old.expiredAt = time.Now()
-		c.o.Logger.Warn("deleted deliveries that waited longer than storage.retention_events for a disabled or paused subscription, or for a plan with webhooks",
-			"deliveries", n, "retention", c.o.KeepEvents.String())
-	}
 }
 
 // deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.

@@ -114,12 +114,6 @@ func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, optio
 	}, options...)
 }
 
-// Peek lets read query the database at path as its last checkpoint left it, without its log. It changes and creates nothing.
-// The result may be older than the database.
-func Peek(ctx context.Context, path string, read func(*sqlx.DB) error) error {
-	return readDatabase(ctx, path, read, "immutable=1", "mode=ro")
-}
-
 // checkHeader refuses a file that is not ours, or is newer, before anything asks for its key.
 func (i *inspection) checkHeader() error {
 	if i.size == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/jmoiron/sqlx"
 
@@ -92,30 +91,14 @@ func checkPlace(o Options) error {
 	return mayBegin(o.Path)
 }
 
-// mayBegin refuses a first start in an empty file that another user created and could read. It also refuses a disk that
-// is too full, on which the start would fail midway, each time at another file.
+// mayBegin refuses a first start in an empty file that another user created and could read.
 func mayBegin(path string) error {
 	if disk.Exists(path) && !disk.IsOwn(path) {
 		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
 			"move it away")
 	}
-	dir := filepath.Dir(path)
-	if free, _, known := disk.Free(dir); known && free < firstStart {
-		return fault.Advise(fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free", disk.ErrAccess, firstStart>>10, dir, free>>10),
-			"make room there, or set storage.path to a file on another disk")
-	}
-	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
-		return fault.Advise(fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i)", disk.ErrAccess, firstFiles, dir, free),
-			"remove some there, or set storage.path to a file on another disk")
-	}
 	return nil
 }
-
-// The free space that a first start needs. It writes about 530 KB: the database and its write-ahead log.
-const (
-	firstStart = 1 << 20 // bytes
-	firstFiles = 8
-)
 
 // lockFile locks the database itself, if it exists.
 func (f *File) lockFile() error {

@@ -52,7 +52,7 @@ func contains(t *testing.T, text string, parts ...string) {
 
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
-	path, sub := newDatabase(t)
+	path, _ := newDatabase(t)
 	to := filepath.Join(t.TempDir(), "copy.db")
 	out, err := run(t, path, database.NewBackup, to)
 	if err != nil {
@@ -76,11 +76,8 @@ func TestBackupAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out, "restored      "+path, "renamed to keyhook.db.", "1 delivery for "+sub+" (user-7.example.com:8443)",
+	contains(t, out, "restored      "+path, "renamed to keyhook.db.", "(1 pending)",
 		"keyhook queue release", "The audit log of the renamed database lists them.")
-	if strings.Contains(out, "hidden") {
-		t.Errorf("it shows more of the URL than the host:\n%s", out)
-	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
