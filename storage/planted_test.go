@@ -185,6 +185,18 @@ func TestSecondName(t *testing.T) {
 		stop()
 	})
 
+	t.Run("the next start removes the second name that a killed restore left", func(t *testing.T) {
+		aside := path + ".replaced-20260102-030405.678"
+		if err := os.Link(path, aside); err != nil {
+			t.Fatal(err)
+		}
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		stop()
+		if _, err := os.Lstat(aside); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("it is there: %v", err)
+		}
+	})
+
 	t.Run("a database that was opened by a deleted name is in use", func(t *testing.T) {
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		moved := filepath.Join(t.TempDir(), "moved.db") // as a mount in another container does

@@ -81,6 +81,16 @@ func TestOrganizationUsage(t *testing.T) {
 			t.Errorf("a test is in the statistics (-want +got):\n%s", d)
 		}
 
+		for range 10 { // crashes while the attempt is on the wire
+			for _, job := range x.Jobs(t) {
+				if job.Delivery == jobs[3].Delivery {
+					x.Begin(t, job)
+				}
+			}
+			stop()
+			x.Store, stop = storagetest.OpenWith(t, o)
+		}
+		expect("a delivery that is interrupted too often counts as failed", access.OrganizationUse{Events: 4, Succeeded: before + 1, Failed: 2})
 		stop()
 	})
 }

@@ -34,7 +34,9 @@ type Queue struct {
 	replays    *scan.Reader
 	keepEvents time.Duration
 
-	replayLock chan struct{} // a replay that writes puts a token in
+	replayLock    chan struct{}            // a replay that writes puts a token in
+	recoveredUpTo int64                    // where the next pass of RecoverMarked continues; only that uses it
+	recovering    map[int64]*begunRecovery // by subscription; only RecoverMarked uses it
 }
 
 // Options are what a queue needs. All are required, except KeepEvents.
@@ -52,7 +54,7 @@ type Options struct {
 func New(o Options) *Queue {
 	return &Queue{
 		shared: o.Memory.shared, file: o.File, memory: o.Memory, keys: o.Keys, ids: o.Memory.IDs, history: o.History, reads: o.Reads,
-		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1),
+		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
 	}
 }
 
@@ -203,6 +205,9 @@ func (t *tx) interruptAttempts() error {
 	if err != nil || interrupted == 0 {
 		return err
 	}
+	if err := t.countGivenUp(); err != nil {
+		return err
+	}
 	if err := t.Exec(`
 		UPDATE deliveries INDEXED BY deliveries_sending SET
 			state = CASE WHEN state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+` WHEN attempts + 1 >= ?1 THEN `+delivery.Exhausted+` ELSE `+delivery.Pending+` END,
@@ -213,6 +218,23 @@ func (t *tx) interruptAttempts() error {
 	t.OnCommit(func() { t.observer.Interrupted(int(interrupted)) })
 	t.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
 	return nil
+}
+
+// countGivenUp adds to the usage the deliveries that interruptAttempts gives up.
+func (t *tx) countGivenUp() error {
+	var given []struct {
+		Organization int64 `db:"organization_id"`
+		Deliveries   int64 `db:"deliveries"`
+	}
+	err := t.List(&given, `
+		SELECT s.organization_id, count(*) AS deliveries
+		FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN subscriptions s ON s.id = d.subscription_id
+		WHERE d.state >= `+delivery.Sending+` AND d.state < `+delivery.SendingLast+` AND d.attempts + 1 >= ? GROUP BY s.organization_id`,
+		t.policy.MaxAttempts+maxInterruptions)
+	for _, g := range given {
+		t.Quotas.Add(t.Tx, g.Organization, access.OrganizationUse{Failed: g.Deliveries})
+	}
+	return err
 }
 
 const (

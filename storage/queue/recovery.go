@@ -31,7 +31,7 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 	if err != nil {
 		return r, err
 	}
-	if err := q.sendExhausted(ctx, p, &r); err != nil || request.DryRun {
+	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil || request.DryRun {
 		return r, err
 	}
 	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
@@ -56,20 +56,22 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	return q.SetHealth(t.Tx, sub, before)
 }
 
-// sendExhausted creates the deliveries of a recovery, and counts them in r. After each chunk, other replays get their turn.
-func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, r *webhook.Recovery) error {
+// sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
+// interrupted recovery can continue. After each chunk, other replays get their turn.
+func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
 	var c chunk
-	after := scan.Position{At: r.Since}
 	err := q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-		c, err = q.nextExhausted(ctx, p, after, most)
+		c, err = q.nextExhausted(ctx, p, *after, most)
 		return c.Seen, err
 	}, func() error {
 		made, err := q.replayChunk(ctx, p, c)
 		r.Deliveries += made.Total()
-		after = scan.Position{At: c.ReachedAt, Row: c.Reached}
+		if err == nil && c.Seen > 0 {
+			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
+		}
 		return err
 	})
-	if r.Deliveries > 0 && !p.dryRun {
+	if err != nil && r.Deliveries > 0 && !p.dryRun {
 		return unfinishedReplay(ctx, r.Deliveries, err)
 	}
 	return err
@@ -171,42 +173,80 @@ type markedSubscription struct {
 	Epoch          int64  `db:"epoch"` // a later outage changes it
 }
 
-// RecoverMarked sends again what ended exhausted in the outages of the subscriptions that probes brought back. It reads the file only
-// after the start, after a mark and after a failure. One that fails does not stop the others.
-func (q *Queue) RecoverMarked(ctx context.Context) error {
+// RecoverMarked recovers the subscriptions that probes brought back. It reads the file only after the start, after a mark and after
+// a failure. A pass continues after the subscriptions of the last one, so that some that fail do not stop the others.
+func (q *Queue) RecoverMarked(ctx context.Context) (err error) {
 	if !q.mayRecover.Swap(false) {
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			q.mayRecover.Store(true)
+		}
+	}()
 	var marked []markedSubscription
-	err := q.reads.List(ctx, &marked, `
+	if err := q.reads.List(ctx, &marked, `
 		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since, s.epoch
 		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
-		WHERE s.recover_since IS NOT NULL ORDER BY s.id`)
-	for _, m := range marked {
-		if failed := q.recoverOne(ctx, m); failed != nil {
-			err = errors.Join(err, fmt.Errorf("subscription %s: %w", m.ID, failed))
-		}
+		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, q.recoveredUpTo, recoveriesPerPass); err != nil {
+		return err
 	}
-	if err != nil {
+	if q.recoveredUpTo > 0 || len(marked) == recoveriesPerPass {
 		q.mayRecover.Store(true)
+	}
+	q.recoveredUpTo = 0
+	if len(marked) == recoveriesPerPass {
+		q.recoveredUpTo = marked[len(marked)-1].RowID
+	}
+	for _, m := range marked {
+		complete, failed := q.recoverOne(ctx, m)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("subscription %s: %w", m.ID, failed))
+		} else if !complete {
+			q.mayRecover.Store(true)
+		}
 	}
 	return err
 }
 
-// recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It activates nothing: the probe has
-// done that, and a person may have paused the subscription since then.
-func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) error {
+// begunRecovery is how far the recovery of a marked subscription got.
+type begunRecovery struct {
+	mark  markedSubscription
+	sent  webhook.Recovery
+	query replayQuery
+	after scan.Position
+}
+
+// recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
+// the next pass continues, and complete is false.
+func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
 	step, cancel := context.WithTimeout(ctx, recoveryStep)
 	defer cancel()
-	r, p, err := q.prepareRecovery(step, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
-	if err == nil {
-		err = q.sendExhausted(step, p, &r)
+	if err = q.sendMarked(step, m); err != nil && step.Err() != nil && ctx.Err() == nil {
+		return false, nil
 	}
-	if err != nil && step.Err() != nil && ctx.Err() == nil {
-		q.mayRecover.Store(true)
-		return nil
+	return true, q.endRecovery(ctx, m, err)
+}
+
+// sendMarked sends again what ended exhausted in the outage of a subscription, and notes how far it got.
+func (q *Queue) sendMarked(ctx context.Context, m markedSubscription) error {
+	begun, ok := q.recovering[m.RowID]
+	if !ok || begun.mark != m {
+		r, p, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+		if err != nil {
+			return err
+		}
+		begun = &begunRecovery{mark: m, sent: r, query: p, after: scan.Position{At: r.Since}}
+		q.recovering[m.RowID] = begun
 	}
+	return q.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
+}
+
+// endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
+// nothing: the probe has done that, and a person may have paused the subscription since then.
+func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error) error {
 	if err == nil {
+		r, p := q.recovering[m.RowID].sent, q.recovering[m.RowID].query
 		err = q.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
 	}
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
@@ -218,11 +258,14 @@ func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) error {
 				Action: webhook.ActionRecover, Organization: m.OrganizationID, Subscription: m.ID, With: string(webhook.AppendTime(nil, m.Since)),
 			})
 	}
+	delete(q.recovering, m.RowID)
 	return q.change(ctx, sqlite.Work{}, func(t *tx) error {
-		return t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
+		err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
+		return err
 	})
 }
 
-// recoveryStep is how long a subscription keeps the others waiting: a replay may have the turn of its organization. The next pass tries
-// again from the beginning, because an outage leaves few exhausted deliveries.
-const recoveryStep = time.Second
+const (
+	recoveriesPerPass = 10          // subscriptions that one pass continues
+	recoveryStep      = time.Second // how long a subscription keeps the others waiting
+)

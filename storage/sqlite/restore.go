@@ -149,13 +149,21 @@ func checkRestored(from, path string) error {
 // database. First it folds the write-ahead log into the database. If the database is too damaged for that, it renames
 // the log too. No log may remain, because SQLite would apply it to the restored database.
 func renameReplaced(ctx context.Context, path string) (string, error) {
-	replaced := path + ".replaced-" + time.Now().UTC().Format("20060102-150405.000")
+	size, err := fileSize(path)
+	if err != nil {
+		return "", err
+	}
+	replaced := path + ownership.ReplacedSuffix + time.Now().UTC().Format("20060102-150405.000")
 	if is, err := isDatabase(path); err != nil {
 		return "", err
 	} else if is {
 		if err := foldLog(ctx, path); errors.Is(err, ownership.ErrInUse) {
 			return "", err
 		}
+	}
+	whole := !disk.Exists(path+disk.WAL) && !disk.Exists(path+disk.Journal)
+	if whole && size > 0 && os.Link(path, replaced) == nil {
+		return replaced, nil // it also keeps its old name until the copy takes it, so there is always a database
 	}
 	found := false
 	for i, name := range disk.Database(path) {

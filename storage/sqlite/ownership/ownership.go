@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -69,10 +70,14 @@ func openLock(name string) (*os.File, error) {
 	return f, err
 }
 
-// LockFile locks the database itself, which must exist, unless it is locked. It refuses a database with a second name.
+// LockFile locks the database itself, which must exist, unless it is locked. It refuses a database with a
+// second name, except for the one that a killed restore gave to it, which it removes.
 func (l *Lock) LockFile(path string) (err error) {
 	if l.file != nil {
 		return nil
+	}
+	if err := dropSecondName(path); err != nil {
+		return err
 	}
 	l.file, err = lockDatabase(path, syscall.LOCK_EX)
 	return err
@@ -151,6 +156,32 @@ func onlyName(path string, f *os.File) error {
 	}
 	return fault.Advise(fmt.Errorf("%w: %s has %d names (hard links), and a database must have one", disk.ErrAccess, path, stat.Nlink),
 		"find the others with: find %s -xdev -inum %d, and remove them", mount.Point, stat.Ino)
+}
+
+// ReplacedSuffix is the start of the suffix of a database that a restore has replaced.
+const ReplacedSuffix = ".replaced-"
+
+// dropSecondName removes the second name that a killed restore gave to the present database. The database still has its
+// own name, and must have no other.
+func dropSecondName(path string) error {
+	present, err := os.Lstat(path)
+	if err != nil {
+		return disk.Advise(path, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return disk.Advise(filepath.Dir(path), err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(filepath.Dir(path), e.Name())
+		if !strings.HasPrefix(name, path+ReplacedSuffix) {
+			continue
+		}
+		if info, err := os.Lstat(name); err == nil && os.SameFile(info, present) {
+			return disk.Remove(name)
+		}
+	}
+	return nil
 }
 
 // madeLine is a line of the lock file after the database was created. Without a key file, it distinguishes a lost

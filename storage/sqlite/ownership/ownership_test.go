@@ -263,12 +263,14 @@ func TestOtherNames(t *testing.T) {
 		release(t, lock)
 	})
 
-	t.Run("a hard link is refused", func(t *testing.T) {
+	t.Run("a hard link is refused, except for one that a killed restore left", func(t *testing.T) {
 		t.Parallel()
 		path := newDatabase(t)
-		second := filepath.Join(filepath.Dir(path), "second.db")
-		if err := os.Link(path, second); err != nil {
-			t.Fatal(err)
+		left, second := path+ownership.ReplacedSuffix+"20260102-030405.678", filepath.Join(filepath.Dir(path), "second.db")
+		for _, name := range []string{left, second} {
+			if err := os.Link(path, name); err != nil {
+				t.Fatal(err)
+			}
 		}
 		lock, err := ownership.Take(path)
 		if err != nil {
@@ -277,8 +279,14 @@ func TestOtherNames(t *testing.T) {
 		defer lock.Release()
 		expectRefusal(t, lock.LockFile(path), disk.ErrAccess, path+" has 2 names", "-inum ")
 		expectRefusal(t, ownership.CheckOtherNames(second), disk.ErrAccess, second+" has 2 names")
-		if err := errors.Join(os.Remove(second), lock.LockFile(path)); err != nil {
+		if disk.Exists(left) || !disk.Exists(second) {
+			t.Error("the name that a restore left is there, or the other one is not")
+		}
+		if err := errors.Join(os.Remove(second), os.WriteFile(left, nil, 0o600), lock.LockFile(path)); err != nil {
 			t.Error(err)
+		}
+		if !disk.Exists(left) {
+			t.Error("another database that a restore replaced was removed")
 		}
 	})
 }
