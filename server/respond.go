@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -32,9 +33,31 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	if r.ProtoMajor > 1 {
 		c.openStream()
 	}
+	s.warnOfProxy(r)
 	s.finish(c)
 	*c = call{}
 	calls.Put(c)
+}
+
+// proxyWarningInterval is the time between two warnings about a proxy that is not trusted: every client can cause one.
+const proxyWarningInterval = time.Hour
+
+// warnOfProxy warns that a peer seems to be a proxy, but is not declared as one. Then all of its clients share the limits of one address.
+// Failures of loopback are not counted, so a proxy on this machine needs no declaration.
+func (s *Server) warnOfProxy(r *http.Request) {
+	if len(r.Header["X-Forwarded-For"]) == 0 {
+		return
+	}
+	peer := share.Peer(r)
+	if !peer.IsValid() || peer.IsLoopback() || s.options.TrustedProxies.Contains(peer) {
+		return
+	}
+	now, last := time.Now().UnixNano(), s.proxyWarned.Load()
+	if now-last < int64(proxyWarningInterval) || !s.proxyWarned.CompareAndSwap(last, now) {
+		return
+	}
+	s.options.Logger.LogAttrs(r.Context(), slog.LevelWarn, "a request has X-Forwarded-For, but its peer is not in server.trusted_proxies: "+
+		"if the peer is your proxy, add it there; otherwise all of its clients share one limit of failures and connections", slog.String("peer", peer.String()))
 }
 
 // finish responds to the request of c. If it panics, net/http aborts the connection.

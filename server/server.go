@@ -75,6 +75,7 @@ type Server struct {
 	base        string              // path before every path that a response shows
 	unknown     *share.AnonymousLog // bounds the lines about requests without a valid credential
 	connections share.Limits
+	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
 
 	router   *router
 	draining atomic.Bool

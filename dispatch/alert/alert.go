@@ -301,7 +301,7 @@ func isSame(a, b webhook.Untold) bool {
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.
 func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []webhook.AlertSubject) {
-	for _, sub := range due[:min(len(due), maxNamed)] {
+	for _, sub := range choose(due, maxNamed) {
 		subject, err := a.options.Store.AlertSubject(ctx, sub.Subscription)
 		if err != nil {
 			a.log.Warn("cannot read a subscription for an alert", "error", err)
@@ -310,6 +310,25 @@ func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []w
 		named = append(named, subject)
 	}
 	return named
+}
+
+// choose takes up to most subscriptions: one of each organization, then a second one of each, and so on. So no customer
+// crowds out the others.
+func choose(due []webhook.Untold, most int) (chosen []webhook.Untold) {
+	taken := map[int64]int{}
+	round := make([]int, len(due)) // of each subscription: which one it is of its organization
+	for i, sub := range due {
+		round[i] = taken[sub.Organization]
+		taken[sub.Organization]++
+	}
+	for r := 0; len(chosen) < min(most, len(due)); r++ {
+		for i, sub := range due {
+			if round[i] == r && len(chosen) < most {
+				chosen = append(chosen, sub)
+			}
+		}
+	}
+	return chosen
 }
 
 func (a *Alerter) tell(m message, f *flight) {
