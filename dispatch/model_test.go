@@ -90,6 +90,7 @@ type model struct {
 	now     queueState // the state whose next ones are found
 	wrong   string     // what is violated in the state after now
 	after   queueState
+	known   map[fork][]queueState // for traces: what follows
 }
 
 // next notes a possible next state.

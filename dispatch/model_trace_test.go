@@ -59,8 +59,20 @@ func (m *model) refuses(subscription int, steps []modelStep) int {
 	return -1
 }
 
-// following returns the states that may follow s with steps of one subscription. The other one has all of its events.
+// fork is a question to the model: which states may follow?
+type fork struct {
+	s            queueState
+	subscription int
+	starts       bool
+}
+
+// following returns the states that may follow s with steps of one subscription. The other one has all of its events. The traces ask the
+// same again and again, so the model remembers its answers.
 func (m *model) following(s queueState, subscription int, starts bool) []queueState {
+	asked := fork{s, subscription, starts}
+	if known, ok := m.known[asked]; ok {
+		return known
+	}
 	m.now, m.from, m.queue = s, map[queueState]queueState{}, nil
 	if m.publish(); starts {
 		m.crash()
@@ -74,6 +86,10 @@ func (m *model) following(s queueState, subscription int, starts bool) []queueSt
 			m.queue[i].deliveries[1-subscription][event] = modelDelivery{disk: delivered}
 		}
 	}
+	if m.known == nil {
+		m.known = map[fork][]queueState{}
+	}
+	m.known[asked] = m.queue
 	return m.queue
 }
 
@@ -150,6 +166,7 @@ var synctestStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 // checkModel checks that the model can take the steps of each two neighbours of a list of events.
 func (r *trace) checkModel(t *testing.T, host string, subscription int, events []string) {
 	shown := showAttempts(r.of.Lines(), host)
+	m := &model{}
 	for i := range len(events) - 1 {
 		var steps []modelStep
 		for _, a := range shown {
@@ -158,7 +175,7 @@ func (r *trace) checkModel(t *testing.T, host string, subscription int, events [
 				steps = append(steps, a.modelStep)
 			}
 		}
-		if refused := (&model{}).refuses(subscription, steps); refused >= 0 {
+		if refused := m.refuses(subscription, steps); refused >= 0 {
 			t.Fatalf("the model refuses step %d of events %d and %d to %s: %s", refused, i, i+1, host, fmt.Sprintf("%+v", steps))
 		}
 	}
