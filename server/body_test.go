@@ -219,6 +219,7 @@ func TestNames(t *testing.T) {
 		"a name":                       {"Billing", "Billing", ""},
 		"blanks around it":             {" \t Billing\u00a0\n", "Billing", ""},
 		"a hundred characters":         {strings.Repeat("ü", 100), strings.Repeat("ü", 100), ""},
+		"a hundred, and blanks":        {" " + strings.Repeat("ü", 100) + "\n", strings.Repeat("ü", 100), ""},
 		"a hundred and one characters": {strings.Repeat("ü", 101), "", "too_long"},
 		"ten thousand characters":      {strings.Repeat("x", 10_000), "", "too_long"},
 		"an empty name":                {"", "", "blank"},

@@ -260,8 +260,8 @@ func TestExplain(t *testing.T) {
 				t.Errorf("operator: %+v", e)
 			}
 		}
-		// A key of the operator is limited by its scope too.
-		_, narrow := storagetest.Key(t, f.Store, storagetest.Operator(t, f.Store), access.APIKeysRead)
+		// A key of the operator is limited by its scope too, and to read the platform is not to act everywhere.
+		_, narrow := storagetest.Key(t, f.Store, storagetest.Operator(t, f.Store), access.APIKeysRead, access.PlatformRead)
 		f.Do(t, "POST /api/v1/auth/explain/", servertest.APIKey(narrow), body).Want(t, 404, "not_found")
 	})
 	t.Run("counts the request for the explanation, if a key made it", func(t *testing.T) {

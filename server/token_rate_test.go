@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,15 +38,17 @@ func TestTokenRate(t *testing.T) {
 			t.Error("a colleague has a rate of their own")
 		}
 		f.Do(t, "POST /api/v1/session/", "", `{"token":"`+token.Reveal()+`"}`).Want(t, 429, "rate_limited")
-		for name, as := range map[string]string{
-			"a token of another organization": servertest.Bearer(other), "a key": servertest.APIKey(key), "a caller with platform:act_as": servertest.Operator,
+		with := func(permission string) string {
+			role := strings.ReplaceAll(permission, ":", "_")
+			f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"`+role+`","permissions":["`+permission+`"]}`).Want(t, 201, "")
+			_, token := storagetest.Organization(t, f.Store, role, "growth", role)
+			return servertest.Bearer(token)
+		}
+		for as, want := range map[string]int{
+			servertest.Bearer(other): 10, servertest.APIKey(key): 20, servertest.Operator: 20, with(access.PlatformRead): 10, with(access.PlatformActAs): 20,
 		} {
-			want := 20
-			if as == servertest.Bearer(other) {
-				want = 10
-			}
-			if n, _ := passed(as, 20); n != want {
-				t.Errorf("of 20 requests by %s %d passed", name, n)
+			if n, last := passed(as, 20); n != want {
+				t.Errorf("%d of 20 requests passed, want %d, the last with %s", n, want, last.Text)
 			}
 		}
 		time.Sleep(time.Second)

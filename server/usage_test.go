@@ -403,11 +403,15 @@ func TestUsageAsCSV(t *testing.T) {
 // failingUsage is a store whose usage fails after some pages.
 type failingUsage struct {
 	server.Store
-	pages int
+	pages  int
+	panics bool
 }
 
 func (s *failingUsage) KeyUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error) {
 	if s.pages--; s.pages < 0 {
+		if s.panics {
+			panic("the disk is gone")
+		}
 		return access.UsagePage{}, errors.New("the disk is gone")
 	}
 	return s.Store.KeyUsage(ctx, organization, f)
@@ -422,24 +426,26 @@ func TestCSVThatFails(t *testing.T) {
 	})
 	since := time.Now().UTC().AddDate(0, 0, -400).Format(time.DateOnly)
 	f.Do(t, "GET "+usageOfKeys+"?organization=all&since="+since+"T00:00:00Z", servertest.Operator, "", "Accept", "text/csv").Want(t, 500, "")
-	failing.pages = 1
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+usageOfKeys+"?organization=all&since="+since+"T00:00:00Z", nil)
-	r.Header = http.Header{"Accept": {"text/csv"}, "Authorization": {servertest.Operator}}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if n, err := answer.Body.Read(make([]byte, 1)); n == 0 {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = answer.Body.Read(make([]byte, 4096))
-	}
-	if err.Error() != "unexpected EOF" {
-		t.Errorf("a part of the list ends with %v", err)
-	}
-	if !strings.Contains(f.Log.String(), "the disk is gone") || !strings.Contains(f.Log.String(), `"code":"aborted"`) {
-		t.Errorf("the log: %s", f.Log)
+	for i, panics := range []bool{false, true} {
+		failing.pages, failing.panics = 1, panics
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+usageOfKeys+"?organization=all&since="+since+"T00:00:00Z", nil)
+		r.Header = http.Header{"Accept": {"text/csv"}, "Authorization": {servertest.Operator}}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := answer.Body.Read(make([]byte, 1)); n == 0 {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = answer.Body.Read(make([]byte, 4096))
+		}
+		answer.Body.Close()
+		if err.Error() != "unexpected EOF" {
+			t.Errorf("panics %t: a part of the list ends with %v", panics, err)
+		}
+		if log := f.Log.String(); !strings.Contains(log, "the disk is gone") || strings.Count(log, `"code":"aborted"`) != i+1 {
+			t.Errorf("panics %t, the log: %s", panics, log)
+		}
 	}
 }

@@ -80,7 +80,8 @@ func TestHealthcheck(t *testing.T) {
 		t.Cleanup(server.Close)
 		_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 		for listen, want := range map[string]string{"0.0.0.0:" + port: "ready: http://localhost:" + port, ":" + port: "ready: http://localhost:" + port, "[::]:1": "http://localhost:1 (server.listen)"} {
-			_, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + listen, "--storage.path=" + filepath.Join(t.TempDir(), "keyhook.db")})
+			_, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + listen, "--storage.path=" + filepath.Join(t.TempDir(), "keyhook.db"),
+				"--server.base_url=http://127.0.0.1:1"}) // of the proxy, which healthcheck does not ask
 			if !strings.Contains(stdout+stderr, want) {
 				t.Errorf("%s: output %q, errors %q", listen, stdout, stderr)
 			}
