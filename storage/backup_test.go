@@ -145,7 +145,6 @@ func TestRefusedBackup(t *testing.T) {
 		}{
 			"a file that is there":           {to(there), storage.ErrExists, "there.db"},
 			"the database itself":            {to(path), storage.ErrExists, "belongs to the database"},
-			"its key":                        {to(path + ".key"), storage.ErrExists, "belongs to the database"},
 			"a directory that is not there":  {to(filepath.Join(dir, "no", "copy.db")), nil, "create it first"},
 			"to keep copies at a file name":  {storage.BackupOptions{Path: path, To: filepath.Join(dir, "x.db"), Keep: 1}, nil, "give an existing directory"},
 			"a database that is not there":   {of(filepath.Join(dir, "none.db")), storage.ErrForeignFile, "no database at"},
@@ -156,6 +155,11 @@ func TestRefusedBackup(t *testing.T) {
 			_, err := storage.Backup(t.Context(), refusal.o)
 			if err == nil || refusal.kind != nil && !errors.Is(err, refusal.kind) || !strings.Contains(err.Error(), refusal.says) {
 				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock", ".key", ".key.new", ".sock", ".reserve", ".partial", ".restoring"} {
+			if _, err := storage.Backup(t.Context(), to(path+suffix)); !errors.Is(err, storage.ErrExists) || !strings.Contains(err.Error(), "belongs to the database") {
+				t.Errorf("the file %s of the database: %v", suffix, err)
 			}
 		}
 		if d := cmp.Diff(before, files(t, dir)); d != "" {

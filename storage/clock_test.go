@@ -69,7 +69,14 @@ func TestClockAhead(t *testing.T) {
 		x := fixtureOf(t, store)
 		x.disable(t)
 		id := storagetest.Publish(t, store, x.Owner, "old").ID
+		must[access.Session](t)(x.Directory.CreateSession(t.Context(), x.Owner, x.Actor(), access.MintSession()))
+		if _, _, err := x.Subscriptions.RotateSecret(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.Rotation{Overlap: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
 		lines := x.auditLines(t)
+		shortLived := func() [2]int64 {
+			return [2]int64{must[map[string]int64](t)(x.Rows(t.Context()))["sessions"], int64(must[int](t)(x.PreviousSecrets(t.Context())))}
+		}
 		time.Sleep(2 * time.Minute)
 		if warning := x.clockWarning(t); warning != "" {
 			t.Errorf("warned of a good clock: %s", warning)
@@ -79,9 +86,9 @@ func TestClockAhead(t *testing.T) {
 		time.Sleep(400 * aDay)
 		for range 2 {
 			x.Store, stop = storagetest.OpenWith(t, o)
-			time.Sleep(time.Minute)
-			if x.isDeleted(t, id) || x.auditLines(t) != lines {
-				t.Error("deleted while the clock is doubted")
+			time.Sleep(2 * time.Minute)
+			if x.isDeleted(t, id) || x.auditLines(t) != lines || shortLived() != [2]int64{1, 1} {
+				t.Errorf("deleted while the clock is doubted; %d sessions and previous secrets are left", shortLived())
 			}
 			if warning := x.clockWarning(t); !strings.Contains(warning, "jumped 400 days ahead since") {
 				t.Errorf("warning %q", warning)
@@ -109,9 +116,9 @@ func TestClockAhead(t *testing.T) {
 		if err != nil || len(accepted) != 1 || !strings.Contains(accepted[0].Details, `"jump_seconds":34560000`) {
 			t.Errorf("%+v %v", accepted, err)
 		}
-		time.Sleep(30 * time.Second)
-		if !x.isDeleted(t, id) || x.auditLines(t) != 1 {
-			t.Errorf("still there once the clock was accepted: %d lines", x.auditLines(t))
+		time.Sleep(2 * time.Minute)
+		if !x.isDeleted(t, id) || x.auditLines(t) != 1 || shortLived() != [2]int64{} {
+			t.Errorf("still there once the clock was accepted: %d lines, %d sessions and previous secrets", x.auditLines(t), shortLived())
 		}
 		stop()
 		x.Store, stop = storagetest.OpenWith(t, o)

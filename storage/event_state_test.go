@@ -49,6 +49,14 @@ func TestEventsInAState(t *testing.T) {
 			}
 		}
 		check()
+		x.SetActive(t, true) // an event of which an attempt is in progress is pending
+		first := x.Jobs(t)[0]
+		attempt := x.Begin(t, first)
+		check()
+		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+			t.Fatal(err)
+		}
+		x.SetActive(t, false)
 		if d := cmp.Diff([]string{events[webhook.AnyPending]}, list("", second.ID)); d != "" {
 			t.Errorf("with a delivery to the second subscription (-want +got):\n%s", d)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,12 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// TestMain has the machine in a zone west of Greenwich: times and days are those of UTC all the same.
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("west", -8*60*60)
+	os.Exit(m.Run())
+}
 
 const (
 	interval = 15 * time.Minute

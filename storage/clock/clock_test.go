@@ -1,6 +1,7 @@
 package clock_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,12 @@ import (
 
 	"github.com/keyhook/keyhook/storage/clock"
 )
+
+// TestMain has the machine in a zone west of Greenwich: times and days are those of UTC all the same.
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("west", -8*60*60)
+	os.Exit(m.Run())
+}
 
 // noon is a time that the clock shows at first.
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC).UnixMilli()

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -11,6 +12,12 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
+
+// TestMain has the machine in a zone west of Greenwich: times and days are those of UTC all the same.
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("west", -8*60*60)
+	os.Exit(m.Run())
+}
 
 const (
 	firstDay = 20_000 // 2024-10-04

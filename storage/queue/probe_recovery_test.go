@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -42,6 +44,7 @@ func TestOnlyOneProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, _ := newProbed(t, path)
 		x.Fail(t, 2)
+		since := x.Read(t).DisabledAt
 		x.Publish(t, 2, "waits")
 		time.Sleep(time.Minute)
 		jobs := x.Jobs(t)
@@ -57,6 +60,11 @@ func TestOnlyOneProbeAtATime(t *testing.T) {
 		_, _, test, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 		if err != nil || test == 0 || x.Begin(t, jobs[1]) != 0 {
 			t.Errorf("a probe began beside the test %d, error %v", test, err)
+		}
+		failed := x.Read(t).DisabledAt
+		x.SetActive(t, false)
+		if d := cmp.Diff([]*int64{since, since}, []*int64{failed, x.Read(t).DisabledAt}); d != "" || since == nil {
+			t.Errorf("disabled since, after the failed probe and after a pause (-want +got):\n%s", d)
 		}
 	})
 }

@@ -22,6 +22,11 @@ func TestWaitingReaders(t *testing.T) {
 		}
 		return chans, leaves
 	}
+	_, only := join(1, 1)
+	only[0]()
+	if n := q.WaitingReaders(); n != 0 {
+		t.Errorf("%d places are taken after the only reader has left", n)
+	}
 	first, leaves := join(1, 17)
 	if len(first) != 16 {
 		t.Fatalf("%d readers of one organization wait", len(first))

@@ -33,6 +33,12 @@ func (f *File) SpendReserve() bool {
 	return spent && err == nil
 }
 
+// HoldReserveAgain makes the reserve again, as after the end of a full disk. It reports whether there is one.
+func (f *File) HoldReserveAgain() bool {
+	f.holdReserveAgain()
+	return !f.reserve.spent
+}
+
 func (f *File) together(w Work, fns []func(*Tx) error) []error {
 	batch, errs := make([]*queuedWrite, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {

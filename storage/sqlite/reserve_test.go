@@ -46,6 +46,12 @@ func TestReserveIsShared(t *testing.T) {
 	if ran := write(3, 8); ran != 1 {
 		t.Errorf("the third payer wrote %d times, want 1", ran)
 	}
+	if !f.HoldReserveAgain() {
+		t.Fatal("the reserve is not made again")
+	}
+	if ran := write(1, 8); ran != 5 {
+		t.Errorf("on the next full disk, the first payer wrote %d times, want half of the reserve", ran)
+	}
 }
 
 // TestARefusalShowsThatTheReserveIsInUse uses the reserve, and expects that a write that is refused tells the watch of the disk. Otherwise

@@ -103,8 +103,12 @@ func TestHeaders(t *testing.T) {
 			storagetest.ExpectFault(t, change(foreign, header("X-New", ""), header("Authorization", "Bearer two")), fault.Invalid, "validation_failed", "headers.X-New missing")
 		}
 		requireSent(t, before...)
+		epoch := storagetest.Must[webhook.Target](t)(store.Queue.Target(t.Context(), sub.RowID)).Epoch
 		if err := change("https://example.com/path"); err != nil {
 			t.Errorf("the same host: %v", err)
+		}
+		if after := storagetest.Must[webhook.Target](t)(store.Queue.Target(t.Context(), sub.RowID)).Epoch; after <= epoch {
+			t.Error("attempts at the old URL still count for its health")
 		}
 		requireSent(t, before...)
 		if err := change("https://other.example/", header("X-New", "newest")); err != nil {

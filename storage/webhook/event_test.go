@@ -1,11 +1,18 @@
 package webhook_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// TestMain has the machine in a zone west of Greenwich: times and days are those of UTC all the same.
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("west", -8*60*60)
+	os.Exit(m.Run())
+}
 
 func TestAppendTime(t *testing.T) {
 	t.Parallel()
