@@ -34,15 +34,6 @@ type Restored struct {
 	Database         string
 	ReplacedDatabase string // the new name of the database from before; empty if there was none
 	Contents
-	Waiting []Waiting // the subscriptions with the most pending deliveries of the copy
-	News    int64     // further pending deliveries, of the event about the restore
-}
-
-// Waiting counts the pending deliveries of one subscription.
-type Waiting struct {
-	SubscriptionID string
-	URL            string
-	Pending        int64
 }
 
 const dated = "20060102-150405.000"

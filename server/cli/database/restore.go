@@ -12,7 +12,6 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // NewRestore makes the command restore.
@@ -63,17 +62,6 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 		t.Add("old database", "renamed to "+filepath.Base(r.ReplacedDatabase))
 	}
 	t.Add("queue", "held: the server sends nothing until you release or discard the queue")
-	name, others := "pending", r.Pending
-	for _, waiting := range r.Waiting {
-		t.Add(name, fmt.Sprintf("%s for %s (%s)", deliveries(waiting.Pending), waiting.SubscriptionID, webhook.URLHost(waiting.URL)))
-		name, others = "", others-waiting.Pending
-	}
-	if others > 0 {
-		t.Add(name, deliveries(others)+" for other subscriptions")
-	}
-	if r.News > 0 {
-		t.Add("new", deliveries(r.News)+" about this restore, which wait too")
-	}
 	if err := t.Write(out); err != nil {
 		return err
 	}
@@ -92,5 +80,3 @@ backup, do that again. %s
 `, lost)
 	return err
 }
-
-func deliveries(n int64) string { return output.Count(n, "delivery", "deliveries") }
