@@ -2,7 +2,6 @@ package database_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,14 +61,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if _, err := run(t, path, database.NewBackup, to); err == nil || !strings.Contains(database.WithMend(err).Error(), "replace it with --force") {
 		t.Errorf("error %v", err)
 	}
-	out, err = run(t, path, database.NewBackup, to, "--force", "--json")
-	var report struct {
-		File    string
-		Pending int `json:"pending_deliveries"`
-		Removed []string
-		Warning *string
-	}
-	if err != nil || json.Unmarshal([]byte(out), &report) != nil || report.File != to || report.Pending != 1 || report.Removed == nil {
+	if out, err = run(t, path, database.NewBackup, to, "--force"); err != nil {
 		t.Errorf("error %v, output %s", err, out)
 	}
 	out, err = run(t, path, database.NewRestore, to)
