@@ -53,7 +53,7 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 	}
 	r.Pending = q.Deliveries
 	name := filepath.Base(from)
-	err = s.File.Alone(func(t *sqlite.Tx) error {
+	return s.File.Alone(func(t *sqlite.Tx) error {
 		var organization int64
 		if err := t.Get(&organization, "SELECT min(id) FROM organizations WHERE closed_at IS NULL"); err != nil {
 			return err
@@ -64,6 +64,4 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		return s.Queue.Audit(t, access.System(organization), 0, access.DatabaseRestored, audit.Target{Type: "backup", ID: name},
 			map[string]any{"events": r.Events, "deliveries": r.Deliveries, "pending_deliveries": r.Pending})
 	})
-	r.News = s.Pending() - q.Deliveries
-	return err
 }

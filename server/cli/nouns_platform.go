@@ -6,10 +6,7 @@ var (
 )
 
 var roleNoun = noun{name: "roles", id: "name", short: "Roles: what members may do", verbs: []action{
-	{
-		verb: "list", short: "List the roles",
-		request: get(pathRoles), show: list{columns: []string{"name", "built_in", "permissions"}},
-	},
+	{verb: "list", short: "List the roles", request: get(pathRoles), show: list{columns: []string{"name", "built_in", "permissions"}}},
 	{verb: "get", short: "Show a role", example: "owner", request: get(pathRoles+"{}/", nameArgument)},
 	{
 		verb: "create", short: "Create a role", example: "--name clerk --permissions orders:read,orders:write",

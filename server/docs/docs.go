@@ -45,7 +45,6 @@ type Site struct {
 	layout   *template.Template
 	entries  []entry
 	sections []section
-	anchors  map[string]string // "METHOD /path/" → the anchor of the operation in the reference
 }
 
 // entry is a document in the list of all documents.
@@ -91,7 +90,6 @@ func Render(o Options) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the description of the API: %w", err)
 	}
-	s.anchors = api.anchors()
 	documents, err := s.readDocuments()
 	if err != nil {
 		return nil, err

@@ -16,12 +16,9 @@ import (
 var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
 // toHTML renders Markdown of our own, and returns its sections for the search. A link to another document, "name.md", or to an
-// attachment becomes a link to its page. Each heading becomes a link to itself. An operation of the API in code becomes a link to the
-// reference.
+// attachment becomes a link to its page.
 func (s *Site) toHTML(source []byte) (template.HTML, []section, error) {
 	tree := markdown.Parser().Parse(text.NewReader(source))
-	var headings []*ast.Heading
-	var operations []*ast.CodeSpan
 	sections := []section{{}}
 	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
@@ -30,15 +27,10 @@ func (s *Site) toHTML(source []byte) (template.HTML, []section, error) {
 				anchor, _ := n.AttributeString("id")
 				id, _ := anchor.([]byte)
 				sections = append(sections, section{Anchor: string(id), Title: plain(n, source), level: n.Level})
-				headings = append(headings, n)
 			}
 		case *ast.Link:
 			if entering {
 				n.Destination = []byte(s.target(string(n.Destination)))
-			}
-		case *ast.CodeSpan:
-			if entering && s.anchors[plain(n, source)] != "" {
-				operations = append(operations, n)
 			}
 		}
 		if n.Type() == ast.TypeBlock && entering && n.Kind() != ast.KindHeading {
@@ -49,21 +41,6 @@ func (s *Site) toHTML(source []byte) (template.HTML, []section, error) {
 	})
 	if err != nil {
 		return "", nil, err
-	}
-	for _, h := range headings { // after the walk, which must not see the links
-		id, _ := h.AttributeString("id")
-		to := ast.NewLink()
-		to.Destination = append([]byte("#"), id.([]byte)...)
-		for child := h.FirstChild(); child != nil; child = h.FirstChild() {
-			to.AppendChild(to, child)
-		}
-		h.AppendChild(h, to)
-	}
-	for _, code := range operations {
-		to := ast.NewLink()
-		to.Destination = []byte(s.options.Base + Path + referenceName + "/#" + s.anchors[plain(code, source)])
-		code.Parent().ReplaceChild(code.Parent(), code, to)
-		to.AppendChild(to, code)
 	}
 	var out bytes.Buffer
 	if err := markdown.Renderer().Render(&out, source, tree); err != nil {

@@ -155,19 +155,6 @@ func (r *reference) complete(op *operation) {
 	op.Curl = r.curl(op)
 }
 
-// anchors returns the anchor of each operation: its id. Documents also name an external id in a path, and leave out the last slash.
-func (r *reference) anchors() map[string]string {
-	anchors := map[string]string{}
-	for _, g := range r.Tags {
-		for _, op := range g.Operations {
-			line := op.Method + " " + op.Path
-			anchors[line], anchors[strings.TrimSuffix(line, "/")] = op.OperationID, op.OperationID
-			anchors[strings.Replace(line, "{id}", "{external_id}", 1)] = op.OperationID
-		}
-	}
-	return anchors
-}
-
 // addReference adds the page of the reference, and lets the search find its operations.
 func (s *Site) addReference(r *reference) error {
 	v := view{template: "reference", Name: referenceName, Title: "API reference", API: r}

@@ -48,7 +48,7 @@ func TestRestore(t *testing.T) {
 		{[]string{"discard", "--yes"}, "dropped                10\n", 0, "dropped"},
 	} {
 		p.end(syscall.SIGTERM)
-		succeed(t, dir, []string{"restore", "before.db"}, "held", "(10 pending)", "renamed to keyhook.db.replaced-")
+		succeed(t, dir, []string{"restore", "before.db"}, "held", "10 deliveries (10 pending)", "renamed to keyhook.db.replaced-")
 		earlier := receiver.requests()
 		p = start(t, dir, settings...)
 		p.publish(t, "a")

@@ -34,7 +34,6 @@ type Restored struct {
 	Database         string
 	ReplacedDatabase string // the new name of the database from before; empty if there was none
 	Contents
-	News int64 // further pending deliveries, of the event about the restore
 }
 
 const dated = "20060102-150405.000"

@@ -12,15 +12,11 @@ import (
 
 // NewVersion returns the command version.
 func NewVersion() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version and the build of this binary",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := build.Read()
-			if asJSON {
-				return output.WriteJSON(cmd.OutOrStdout(), b)
-			}
 			t := output.Table{}
 			t.Add("keyhook", b.Version)
 			t.Add("commit", b.Commit)
@@ -32,8 +28,6 @@ func NewVersion() *cobra.Command {
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	return cmd
 }
 
 // NewLicenses returns the command licenses.

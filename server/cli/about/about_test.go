@@ -1,7 +1,6 @@
 package about_test
 
 import (
-	"encoding/json"
 	"errors"
 	"runtime"
 	"strings"
@@ -42,19 +41,6 @@ func TestVersion(t *testing.T) {
 			}
 		}
 	})
-	t.Run("is an object with --json", func(t *testing.T) {
-		t.Parallel()
-		stdout := run(t, about.NewVersion(), "--json")
-		var got map[string]string
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-			t.Fatalf("error %v, output:\n%s", err, stdout)
-		}
-		for _, name := range []string{"version", "commit", "date", "go", "platform", "sqlite", "modernc_sqlite", "modernc_libc"} {
-			if got[name] == "" {
-				t.Errorf("no %s in %v", name, got)
-			}
-		}
-	})
 }
 
 func TestLicensesAreInTheBinary(t *testing.T) {
@@ -69,7 +55,7 @@ func TestLicensesAreInTheBinary(t *testing.T) {
 
 func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"licenses"}} {
+	for _, args := range [][]string{{"version"}, {"licenses"}} {
 		root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
 		root.AddCommand(about.NewVersion(), about.NewLicenses())
 		root.SetOut(brokenPipe{})

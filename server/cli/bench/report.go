@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,22 +15,15 @@ import (
 
 // figure is one result.
 type figure struct {
-	Value   float64 `json:"value"`
-	Unit    string  `json:"unit"`
-	Ratio   float64 `json:"ratio,omitempty"`    // to the figure of direct requests
-	RatioTo string  `json:"ratio_to,omitempty"` // the name of that figure
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
 
 	name  string // the key in JSON
 	title string // in the table
 }
 
-// add adds a figure. to names the figure to compare with; empty for none.
-func (b *bench) add(name, title string, value float64, unit, to string) {
-	f := figure{name: name, title: title, Value: value, Unit: unit, RatioTo: to}
-	if i := slices.IndexFunc(b.figures, func(other figure) bool { return other.name == to }); i >= 0 {
-		f.Ratio = value / b.figures[i].Value
-	}
-	b.figures = append(b.figures, f)
+func (b *bench) add(name, title string, value float64, unit string) {
+	b.figures = append(b.figures, figure{value, unit, name, title})
 }
 
 // addMemory adds a line of /proc/PID/status: VmRSS is the resident memory of the server, VmHWM the peak of that. Only Linux has the file;
@@ -41,7 +33,7 @@ func (b *bench) addMemory(name, title, field string) {
 	_, rest, _ := strings.Cut(string(text), field+":")
 	line, _, _ := strings.Cut(rest, " kB")
 	if kilobytes, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil {
-		b.add(name, title, kilobytes*1024/1e6, "MB", "")
+		b.add(name, title, kilobytes*1024/1e6, "MB")
 	}
 }
 
@@ -60,14 +52,10 @@ func (b *bench) write(w io.Writer, version string, asJSON bool) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	r := report{version, runtime.Version(), platform, runtime.NumCPU(), b.options, time.Now().UTC(), map[string]figure{}}
 	var t output.Table
-	t.Add("MEASURED", "VALUE", "UNIT", "OF DIRECT REQUESTS")
+	t.Add("MEASURED", "VALUE", "UNIT")
 	for _, f := range b.figures {
 		r.Figures[f.name] = f
-		ratio := ""
-		if f.Ratio > 0 {
-			ratio = significant(f.Ratio)
-		}
-		t.Add(f.title, significant(f.Value), f.Unit, ratio)
+		t.Add(f.title, significant(f.Value), f.Unit)
 	}
 	if asJSON {
 		return output.WriteJSON(w, r)

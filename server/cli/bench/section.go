@@ -41,7 +41,7 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 
 // measureDirect sends the receiver what a program without Keyhook would send.
 func (b *bench) measureDirect(ctx context.Context) error {
-	return b.addRate(ctx, "direct", "direct POSTs, without Keyhook", "", load{
+	return b.addRate(ctx, "direct", "direct POSTs, without Keyhook", load{
 		address: b.hook, request: newRequest("POST", "/direct", "", event("bench.direct", b.Body)), n: 2 * b.Events,
 	})
 }
@@ -55,7 +55,7 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 		if err != nil {
 			return err
 		}
-		b.add(name, title, float64(requests*batch*max(1, fanout))/took.Seconds(), "1/s", "direct")
+		b.add(name, title, float64(requests*batch*max(1, fanout))/took.Seconds(), "1/s")
 		return b.receiver.expect(name, requests*batch*fanout)
 	}
 }
@@ -68,8 +68,8 @@ func (b *bench) measureSteady(ctx context.Context) error {
 	}
 	p50, p99 := b.receiver.latency("steady")
 	title := fmt.Sprintf("publish to receipt at %d a second, ", steadyRate)
-	b.add("steady_p50", title+"p50", p50, "ms", "")
-	b.add("steady_p99", title+"p99", p99, "ms", "")
+	b.add("steady_p50", title+"p50", p50, "ms")
+	b.add("steady_p99", title+"p99", p99, "ms")
 	return b.receiver.expect("steady", steady.n)
 }
 
@@ -93,18 +93,18 @@ func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, pub
 // measureKeys asks what a proxy asks for each request with a key: whether the request may pass.
 func (b *bench) measureKeys(ctx context.Context) error {
 	direct := load{address: b.hook, request: newRequest("GET", "/direct", "", ""), n: b.Events}
-	if err := b.addRate(ctx, "direct_get", "direct GETs, without Keyhook", "", direct); err != nil {
+	if err := b.addRate(ctx, "direct_get", "direct GETs, without Keyhook", direct); err != nil {
 		return err
 	}
 	check := load{address: b.api, request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.Events}
-	return b.addRate(ctx, "key_checks", "checks of a key (forward authentication)", "direct_get", check)
+	return b.addRate(ctx, "key_checks", "checks of a key (forward authentication)", check)
 }
 
 // addRate adds the rate of requests that get the status 200.
-func (b *bench) addRate(ctx context.Context, name, title, to string, l load) error {
+func (b *bench) addRate(ctx context.Context, name, title string, l load) error {
 	l.status, l.connections = http.StatusOK, b.Connections
 	took, err := l.run(ctx)
-	b.add(name, title, float64(l.n)/took.Seconds(), "1/s", to)
+	b.add(name, title, float64(l.n)/took.Seconds(), "1/s")
 	return err
 }
 

@@ -66,7 +66,7 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 		"KEYHOOK_EGRESS_ALLOWED_NETWORKS=127.0.0.0/8")
 	s.process.Env = append(s.process.Env, settings...)
 	s.process.Stderr = log
-	s.process.SysProcAttr = dieWithParent()
+	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl C in a terminal reaches only the parent, which then stops the child
 	if err := s.process.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start a server: %w", err)
 	}

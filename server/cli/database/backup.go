@@ -11,7 +11,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
-	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
@@ -20,7 +19,6 @@ import (
 // NewBackup makes the command backup.
 func NewBackup(o Options) *cobra.Command {
 	var options storage.BackupOptions
-	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Copy the database, with or without a running server",
@@ -40,17 +38,16 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
 			if len(args) == 1 {
 				options.To = args[0]
 			}
-			return o.runBackup(cmd, options, asJSON)
+			return o.runBackup(cmd, options)
 		},
 	}
 	addFlags(cmd)
 	cmd.Flags().BoolVar(&options.Replace, "force", false, "replace FILE if it exists")
 	output.IntFlag(cmd.Flags(), &options.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-func (o Options) runBackup(cmd *cobra.Command, options storage.BackupOptions, asJSON bool) error {
+func (o Options) runBackup(cmd *cobra.Command, options storage.BackupOptions) error {
 	c, err := config.Load(cmd.Flags())
 	if err != nil {
 		return err
@@ -59,9 +56,6 @@ func (o Options) runBackup(cmd *cobra.Command, options storage.BackupOptions, as
 	report, err := storage.Backup(o.UntilSignal(cmd.Context()), options)
 	if err != nil {
 		return err
-	}
-	if asJSON {
-		return output.WriteJSON(cmd.OutOrStdout(), platform.NewBackupBody(report))
 	}
 	return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
 }

@@ -2,7 +2,6 @@ package database_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,17 +27,17 @@ func run(t *testing.T, path string, made func(database.Options) *cobra.Command, 
 }
 
 // newDatabase makes a database with one event that waits for one subscription.
-func newDatabase(t *testing.T) (path, subscription string) {
+func newDatabase(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keyhook.db")
 	o := storagetest.Options(t, path)
 	o.EncryptionKey = ""
 	store, stop := storagetest.OpenWith(t, o)
 	p, _ := storagetest.Organization(t, store, "Acme", "growth", "owner")
-	sub, _ := storagetest.Subscription(t, store, p, "https://user-7.example.com:8443/hook?token=hidden", "order.*")
+	storagetest.Subscription(t, store, p, "https://user-7.example.com:8443/hook?token=hidden", "order.*")
 	storagetest.Publish(t, store, p, "order.created")
 	stop()
-	return path, sub.ID
+	return path
 }
 
 func contains(t *testing.T, text string, parts ...string) {
@@ -52,7 +51,7 @@ func contains(t *testing.T, text string, parts ...string) {
 
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
-	path, _ := newDatabase(t)
+	path := newDatabase(t)
 	to := filepath.Join(t.TempDir(), "copy.db")
 	out, err := run(t, path, database.NewBackup, to)
 	if err != nil {
@@ -62,14 +61,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if _, err := run(t, path, database.NewBackup, to); err == nil || !strings.Contains(database.WithMend(err).Error(), "replace it with --force") {
 		t.Errorf("error %v", err)
 	}
-	out, err = run(t, path, database.NewBackup, to, "--force", "--json")
-	var report struct {
-		File    string
-		Pending int `json:"pending_deliveries"`
-		Removed []string
-		Warning *string
-	}
-	if err != nil || json.Unmarshal([]byte(out), &report) != nil || report.File != to || report.Pending != 1 || report.Removed == nil {
+	if out, err = run(t, path, database.NewBackup, to, "--force"); err != nil {
 		t.Errorf("error %v, output %s", err, out)
 	}
 	out, err = run(t, path, database.NewRestore, to)
@@ -90,7 +82,7 @@ func TestBackupAndRestore(t *testing.T) {
 
 func TestRekey(t *testing.T) {
 	t.Parallel()
-	path, _ := newDatabase(t)
+	path := newDatabase(t)
 	before, err := os.ReadFile(path + ".key")
 	if err != nil {
 		t.Fatal(err)

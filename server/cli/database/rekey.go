@@ -36,9 +36,7 @@ Then set encryption.key to the new key. If encryption.key is the new key already
 --old-key-file.
 
 The command changes all secrets or none. If it was interrupted, run it again with the same flags.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.runRekey(cmd, oldFile, newFile)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.runRekey(cmd, oldFile, newFile) },
 	}
 	addFlags(cmd)
 	cmd.Flags().StringVar(&oldFile, flagOldKey, "", "`file` with the old key, if encryption.key is the new key already")

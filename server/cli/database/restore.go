@@ -62,9 +62,6 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 		t.Add("old database", "renamed to "+filepath.Base(r.ReplacedDatabase))
 	}
 	t.Add("queue", "held: the server sends nothing until you release or discard the queue")
-	if r.News > 0 {
-		t.Add("new", output.Count(r.News, "delivery", "deliveries")+" about this restore, which wait too")
-	}
 	if err := t.Write(out); err != nil {
 		return err
 	}

@@ -50,18 +50,18 @@ func (s *demo) deliver(ctx context.Context) {
 	s.say("    %s", got.body)
 	delivered := got.header.Get("X-Service-Event-Id")
 	s.check(delivered == id, "the event is %q instead of %q", delivered, id)
-	s.verify(got, s.secret)
+	s.verify(got)
 	s.say("Checked: both signatures are right. They are wrong for a body with one changed byte.")
 }
 
 // verify checks the signatures of a delivery in both schemes, and that they are wrong for a body with one changed byte.
-func (s *demo) verify(got delivery, secret string) {
+func (s *demo) verify(got delivery) {
 	if s.err != nil {
 		return
 	}
 	forged := slices.Clone(got.body)
 	forged[len(forged)/2] ^= 1
-	verifier := signature.Verifier{Secrets: []string{secret}}
+	verifier := signature.Verifier{Secrets: []string{s.secret}}
 	for name, verify := range map[string]func(http.Header, []byte, time.Time) error{
 		"hex": verifier.Verify, "Standard Webhooks": verifier.VerifyStandard,
 	} {
@@ -77,7 +77,7 @@ func (s *demo) retry(ctx context.Context) {
 	s.say("Published order.paid: %s. The receiver responds with 503 twice.", id)
 	for range 3 {
 		got := s.next(ctx)
-		s.verify(got, s.secret)
+		s.verify(got)
 		s.say("    attempt %s: status %d", got.header.Get("X-Service-Attempt"), got.status)
 	}
 	outcomes := []string{}
@@ -113,18 +113,6 @@ func (s *demo) log(ctx context.Context, event string, n int) []attempt {
 		}
 	}
 	return nil
-}
-
-func (s *demo) rotate(ctx context.Context) {
-	sub := s.call(ctx, s.owner, "POST", s.subscription+"rotate-secret/", object{"overlap_seconds": 3600}, http.StatusOK)
-	s.check(sub.Secret != s.secret, "the secret did not change")
-	old := s.secret
-	s.secret = sub.Secret
-	s.publish(ctx, "order.shipped", object{"number": 1001})
-	got := s.next(ctx)
-	s.verify(got, s.secret)
-	s.verify(got, old)
-	s.say("Checked: the next delivery verifies with the new secret. For one hour, it also verifies with the old one.")
 }
 
 // delivery is one request that the receiver got.

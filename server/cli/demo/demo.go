@@ -26,9 +26,9 @@ func New(schema string) *cobra.Command {
 		Use:   "demo",
 		Short: "Show all of Keyhook in a few seconds, in a temporary directory",
 		Long: `Show all of Keyhook in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates an
-API key and a subscription. It publishes events, and lets deliveries fail and recover. Then it rotates the signing
-secret and revokes the key. Each step prints what it did and what it checked. At the end, the demo removes the
-directory. The exit code is 0 only if every check passed.
+API key and a subscription. It publishes events, and lets deliveries fail and recover. Then it revokes the key. Each
+step prints what it did and what it checked. At the end, the demo removes the directory. The exit code is 0 only if
+every check passed.
 
 With --keep, the demo checks nothing. It makes a server with a week of data of four invented companies, and leaves it
 running until you stop it: to look at the console.`,
@@ -84,7 +84,6 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		{"The customer subscribes to events", s.subscribe},
 		{"An event is signed and delivered", s.deliver},
 		{"The receiver fails twice and recovers", s.retry},
-		{"The signing secret is rotated, and the old one still signs", s.rotate},
 		{"The API key is revoked", s.revoke},
 		{"The server stops without losing anything", s.stop},
 	} {

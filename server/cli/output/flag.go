@@ -55,9 +55,7 @@ func (n *number) Type() string { return "n" }
 const FlagYes = "yes"
 
 // YesFlag gives cmd --yes.
-func YesFlag(cmd *cobra.Command) {
-	cmd.Flags().Bool(FlagYes, false, "do not ask for confirmation")
-}
+func YesFlag(cmd *cobra.Command) { cmd.Flags().Bool(FlagYes, false, "do not ask for confirmation") }
 
 // CanAsk reports whether somebody can answer a question of cmd.
 func CanAsk(cmd *cobra.Command) bool { return IsTerminal(cmd.InOrStdin()) }

@@ -68,9 +68,7 @@ func Shorten(text string, most int) string {
 
 // Quote returns text for an error message: in quotes, escaped, and at most 80 characters long. Messages end up in logs, so
 // Quote shows only the first characters of a credential.
-func Quote(text string) string {
-	return `"` + Escape(Shorten(access.ShortenMinted(text), 80)) + `"`
-}
+func Quote(text string) string { return `"` + Escape(Shorten(access.ShortenMinted(text), 80)) + `"` }
 
 // Count returns a number with its noun: "1 event", "2 events".
 func Count[N int | int64](n N, one, many string) string {

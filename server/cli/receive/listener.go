@@ -128,10 +128,7 @@ func (l *listener) saveRequest(r *http.Request) (string, error) {
 	}
 }
 
-const (
-	forwardTimeout = 30 * time.Second // longer than a sender waits
-	maxResponse    = 1 << 20          // bytes of a response that go back
-)
+const forwardTimeout = 30 * time.Second // longer than a sender waits
 
 // forwarding connects to the program of --forward, without a proxy.
 var forwarding = &http.Transport{}
@@ -150,15 +147,8 @@ func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 			}
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-			resp.Body.Close()
-			resp.Body = io.NopCloser(bytes.NewReader(text))
-			resp.Header.Del("Content-Length") // the end may be missing
 			d.Status, d.Note = resp.StatusCode, "from "+l.forward
-			if shown := output.Shorten(string(bytes.TrimSpace(text)), 200); shown != "" {
-				d.Note += ": " + shown
-			}
-			return err
+			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			d.Status, d.Note = http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
