@@ -246,7 +246,7 @@ var budget = map[string]int{
 	"server/share":                 550,
 	"server/socket":                250,
 	"server/usage":                 200,
-	"server/webhooks":              1550,
+	"server/webhooks":              1460,
 	"storage":                      1100,
 	"storage/access":               1470,
 	"storage/audit":                190,
@@ -261,7 +261,7 @@ var budget = map[string]int{
 	"storage/filter":               450,
 	"storage/fault":                170,
 	"storage/feed":                 300,
-	"storage/history":              1310,
+	"storage/history":              1260,
 	"storage/instance":             50, // it also reads and writes JSON, which its three users did
 	"storage/pending":              390,
 	"storage/principal":            760,
@@ -276,7 +276,7 @@ var budget = map[string]int{
 	"storage/sqlite":               3420,
 	"storage/sqlite/ownership":     250,
 	"storage/subscription":         550,
-	"storage/webhook":              1680,
+	"storage/webhook":              1670,
 }
 
 const (

@@ -77,9 +77,6 @@ type Store interface {
 	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
 	// access.AllOrganizations counts those of all organizations.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
-	// SubscriptionSeries returns the counts of several subscriptions, in the order of ids and without those that do not exist.
-	// Until must be a whole number of steps after since.
-	SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error)
 
 	// PendingSummary counts subscriptions and pending deliveries; organization access.AllOrganizations counts those of all
 	// organizations.
