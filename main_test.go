@@ -216,7 +216,7 @@ var budget = map[string]int{
 	"dispatch/sender":              500,
 	"dispatch/signature":           360,
 	"limiter":                      180,
-	"server":                       3040,
+	"server":                       3030,
 	"server/apply":                 940,
 	"server/build":                 90,
 	"server/check":                 640,
@@ -238,7 +238,7 @@ var budget = map[string]int{
 	"server/credential":            310,
 	"server/docs":                  810,
 	"server/exchange":              860,
-	"server/explain":               950, // a detail has parts, so that the console cuts no sentence
+	"server/explain":               920, // a detail has parts, so that the console cuts no sentence
 	"server/form":                  1710,
 	"server/metrics":               530,
 	"server/oidc":                  900,
@@ -246,7 +246,7 @@ var budget = map[string]int{
 	"server/share":                 550,
 	"server/socket":                250,
 	"server/usage":                 200,
-	"server/webhooks":              1460,
+	"server/webhooks":              1450,
 	"storage":                      1100,
 	"storage/access":               1470,
 	"storage/audit":                190,
