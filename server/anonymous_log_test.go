@@ -52,7 +52,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 			for range times {
 				r := httptest.NewRequest(http.MethodGet, path, nil)
 				r.Header.Set("Authorization", authorization)
-				f.Server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+				f.Server.ServeHTTP(httptest.NewRecorder(), r)
 			}
 		}
 		total := func(numbers []int) (n int) {

@@ -234,7 +234,7 @@ func TestUnroutedRequestsOfAKey(t *testing.T) {
 
 func FuzzAuthorization(f *testing.F) {
 	s := build(f)
-	handler := s.Server.Handler()
+	handler := s.Server
 	for _, seed := range []string{"", "ApiKey", "ApiKey svc_", "Bearer kat_x", "Bearer a,b", "ApiKey\x00", ", ,", "apikey  svc_é"} {
 		f.Add(seed)
 	}

@@ -45,7 +45,7 @@ func benchmark(b *testing.B, method, path, body string, change ...func(*server.O
 	})...)
 	owner, _ := storagetest.Organization(b, f.Store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(b, f.Store, owner, access.EventsWrite)
-	as, handler := servertest.APIKey(key), f.Server.Handler()
+	as, handler := servertest.APIKey(key), f.Server
 	f.Plan(b, "fast", true, true, "1000000000")
 	f.Move(b, owner.Organization.ID, "fast")
 	b.ReportAllocs()

@@ -233,7 +233,7 @@ func TestUnknownPaths(t *testing.T) {
 				r.Method, r.URL.Path = http.MethodConnect, ""
 			}
 			w := httptest.NewRecorder()
-			f.Server.Handler().ServeHTTP(w, r)
+			f.Server.ServeHTTP(w, r)
 			if w.Code != http.StatusNotFound {
 				t.Errorf("status %d", w.Code)
 			}

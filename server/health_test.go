@@ -139,7 +139,7 @@ func TestReady(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := httptest.NewRequestWithContext(gone, "GET", "/readyz", nil)
-		f.Server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		f.Server.ServeHTTP(httptest.NewRecorder(), r)
 		f.ready(t, 200)
 	})
 }

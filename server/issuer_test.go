@@ -223,7 +223,7 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 // FuzzCredentials sends any Authorization header and any cookie. Neither may be accepted.
 func FuzzCredentials(f *testing.F) {
 	s := build(f, withIssuer(refuses{}))
-	handler := s.Server.Handler()
+	handler := s.Server
 	f.Add("Bearer eyJhbGciOiJub25lIn0.e30.", "keyhook_session=x")
 	f.Add("", "keyhook_session="+access.MintSession().Reveal())
 	f.Add(foreign("root"), "")

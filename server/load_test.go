@@ -116,7 +116,7 @@ func TestStrangersSeldomReachTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lookups atomic.Int64
 		f := build(t, unlogged, func(o *server.Options) { o.Store = counting{o.Store, &lookups} })
-		handler := f.Server.Handler()
+		handler := f.Server
 		from := func(path, as string) int {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.RemoteAddr, r.Header["Authorization"] = "198.51.100.7:1", []string{as}

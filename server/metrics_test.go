@@ -39,7 +39,7 @@ func (f *testServer) asked(peer, line string, header ...string) *httptest.Respon
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
-	f.Server.Handler().ServeHTTP(w, r)
+	f.Server.ServeHTTP(w, r)
 	return w
 }
 

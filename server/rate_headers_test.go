@@ -189,7 +189,7 @@ func TestSteadyStreamDoesNotExtendTheWindow(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
 			r.Header.Set("Authorization", servertest.APIKey(key))
 			w := httptest.NewRecorder()
-			f.Server.Handler().ServeHTTP(w, r)
+			f.Server.ServeHTTP(w, r)
 			return w.Code
 		}
 		const perSecond, limit = 20, 600 // used up after 30 s, asked for throughout

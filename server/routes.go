@@ -82,7 +82,6 @@ func (h *handlers) table() []route {
 		post("/api/v1/webhooks/redeliver/", h.webhooks.RedeliverListed).need(access.WebhooksWrite).body(maxSmallBody),
 		post("/api/v1/webhooks/filters/preview/", h.webhooks.PreviewFilter).need(access.WebhooksRead, access.EventsRead).body(maxSmallBody),
 		get("/api/v1/webhooks/stats/", h.webhooks.ReadStats).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
-		get("/api/v1/webhooks/stats/subscriptions/", h.webhooks.ReadSubscriptionStats).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
 		get("/api/v1/webhooks/backlog/", h.webhooks.ReadBacklog).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.webhooks.ListEvents).need(access.EventsRead).

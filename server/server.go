@@ -145,6 +145,3 @@ func (o *Options) normalize() (base string, err error) {
 	}
 	return base, errors.Join(missing, err)
 }
-
-// Handler returns the handler that Serve serves.
-func (s *Server) Handler() http.Handler { return s }

@@ -296,7 +296,7 @@ func TestSessionCookie(t *testing.T) {
 		listening.StartTLS()
 		defer listening.Close()
 		f := build(t, func(o *server.Options) { o.TLS = listening.TLS })
-		listening.Config.Handler = f.Server.Handler()
+		listening.Config.Handler = f.Server
 		b := newBrowser(t, listening.URL)
 		b.Transport = listening.Client().Transport
 		checkCookie(t, b.signIn(t, storagetest.OperatorToken), true)
@@ -403,7 +403,7 @@ func TestThrottleOfSessions(t *testing.T) {
 			r.Header.Set("Cookie", "keyhook_session="+cookie)
 		}
 		w := httptest.NewRecorder()
-		f.Server.Handler().ServeHTTP(w, r)
+		f.Server.ServeHTTP(w, r)
 		var p struct{ Code string }
 		_ = json.Unmarshal(w.Body.Bytes(), &p)
 		return w.Code, p.Code

@@ -234,7 +234,7 @@ func TestRefusedSignIn(t *testing.T) {
 		r.RemoteAddr = address + ":1"
 		r.Header.Set("Cookie", cookie)
 		w := httptest.NewRecorder()
-		f.Server.Handler().ServeHTTP(w, r)
+		f.Server.ServeHTTP(w, r)
 		return w.Header()
 	}
 	const cookie = "keyhook_sign_in=%2Fconsole%2F"

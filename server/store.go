@@ -37,14 +37,12 @@ type Store interface {
 	// has ended or was rotated already.
 	RotateKey(ctx context.Context, creator access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
 
-	// KeyState returns a key in any state, or NotFound.
 	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
 	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
 
 	// RevokeLeaked revokes the API key or the access token with a digest. It does nothing if there is none.
 	RevokeLeaked(ctx context.Context, digest access.Digest, ip, requestID string) error
 
-	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.Page[access.AuditEvent], error)
 	// AuditNames returns what a text may name: an id, a name or an external id.
 	AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
@@ -53,19 +51,15 @@ type Store interface {
 	// Search finds what by may read by a text, the best first.
 	Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error)
 
-	// CreateSession starts a session with the rights of the access token of p.
 	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
 	// UseLink starts the session of a sign-in link, whose principal is p. It returns Unauthenticated if the link was used meanwhile.
 	UseLink(ctx context.Context, p access.Principal, actor access.Actor, link, cookie access.Credential) (access.Session, error)
 	// SessionOrganizations returns the organizations in which the session of p may act as a member; none if it may not switch.
 	SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error)
-	// EndSession ends the session of p.
 	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
 
-	// CreateIdentitySession starts the session of an identity, whose principal is p.
 	CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, actor access.Actor, c access.Credential) (access.Session, error)
 
-	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
 	// Hold returns the hold of the queue, or nil.
 	Hold() *webhook.Hold

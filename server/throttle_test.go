@@ -27,7 +27,7 @@ func (f *testServer) from(peer, authorization string) (status int, code string) 
 		r.Header.Set("Authorization", authorization)
 	}
 	w := httptest.NewRecorder()
-	f.Server.Handler().ServeHTTP(w, r)
+	f.Server.ServeHTTP(w, r)
 	var p struct{ Code string }
 	_ = json.Unmarshal(w.Body.Bytes(), &p)
 	if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
@@ -230,7 +230,7 @@ func TestClientAddress(t *testing.T) {
 			r.RemoteAddr = tt.peer
 			r.Header["X-Forwarded-For"] = tt.forwarded
 			w := httptest.NewRecorder()
-			f.Server.Handler().ServeHTTP(w, r)
+			f.Server.ServeHTTP(w, r)
 			if got := f.logged(t, w.Header().Get("X-Request-Id"))["client"]; got != tt.want {
 				t.Errorf("client %q, want %q", got, tt.want)
 			}
@@ -316,7 +316,7 @@ func TestThrottleRetryAfter(t *testing.T) {
 			r, w := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil), httptest.NewRecorder()
 			r.RemoteAddr = peer
 			r.Header.Set("Authorization", servertest.APIKey(access.Mint("svc")))
-			f.Server.Handler().ServeHTTP(w, r)
+			f.Server.ServeHTTP(w, r)
 			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
 			if w.Code != 429 || err != nil {
 				t.Fatalf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))

@@ -381,7 +381,7 @@ func TestUsageAsCSV(t *testing.T) {
 		f, _, _ := withUsage(t, 400)
 		for _, second := range []bool{false, true} {
 			if second {
-				listening := httptest.NewUnstartedServer(f.Server.Handler())
+				listening := httptest.NewUnstartedServer(f.Server)
 				listening.EnableHTTP2 = true
 				listening.StartTLS()
 				t.Cleanup(listening.Close)

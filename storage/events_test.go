@@ -153,11 +153,10 @@ func TestQueryPlans(t *testing.T) {
 	_, err17 := x.Survey.PendingSummary(t.Context(), x.Org())
 	err20 := searchEverything(t, x, p.ID, a.ID, key)
 	_, err21 := x.History.EventTypes(t.Context(), x.Org(), "", true)
-	_, err19 := x.History.SubscriptionSeries(t.Context(), x.Org(), []string{x.Sub.ID}, 1, 2, 1)
 	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
 	_, err22 := x.Feeds.Feed(t.Context(), x.Org(), x.Sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
 	_, err23 := x.Feeds.Feed(t.Context(), x.Org(), x.Sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23, readUsage(t, x, key)); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err20, err21, err22, err23, readUsage(t, x, key)); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of

@@ -8,7 +8,6 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // crowded returns a store with 5,000 organizations, each with 100 subscriptions, 50 API keys and 10 users, and with the counts of a
@@ -93,25 +92,4 @@ func BenchmarkConsole(b *testing.B) {
 			}
 		}
 	})
-	var ids []string
-	for _, s := range mustPage(b, store) {
-		ids = append(ids, s.ID)
-	}
-	for name, days := range map[string]int64{"a day": 1, "8 days": 8} {
-		b.Run("stats of 100 subscriptions for "+name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := store.History.SubscriptionSeries(b.Context(), 4, ids, 1440*20000, 1440*(20000+days), 120); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func mustPage(b *testing.B, store *storage.Store) []webhook.Subscription {
-	page, err := store.History.SubscriptionPage(b.Context(), 4, webhook.SubscriptionFilter{Limit: 200})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return page.Rows
 }

@@ -51,9 +51,7 @@ type Options struct {
 type store interface {
 	// Ready returns an error if the file cannot be written now.
 	Ready(ctx context.Context) (warning string, err error)
-	// Free returns how many more bytes fit on the disk of the database.
 	Free() (bytes uint64, ok bool)
-	// Pending returns the number of all pending deliveries.
 	Pending() int64
 
 	// Untold lists subscriptions that the operator must still hear about. Those that only fail do so since failingBefore.
@@ -62,13 +60,10 @@ type store interface {
 	Expiring(ctx context.Context, now int64, limit int) ([]webhook.CredentialNews, error)
 	// Leaked lists organizations with credentials that were reported as leaked. No alert has told of them yet.
 	Leaked(ctx context.Context, now int64, limit int) ([]webhook.CredentialNews, error)
-	// AlertSubject returns what an alert says about a subscription.
 	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)
-	// MarkTold stores that the operator was told.
 	MarkTold(ctx context.Context, told []webhook.Untold) error
 	// AlertState reads what SaveAlertState saved.
 	AlertState(ctx context.Context, state any) error
-	// SaveAlertState saves a state as JSON.
 	SaveAlertState(ctx context.Context, state any) error
 }
 

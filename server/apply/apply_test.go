@@ -44,7 +44,7 @@ func serve(t testing.TB) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{s.Handler(), store, storagetest.OperatorToken}
+	return &fixture{s, store, storagetest.OperatorToken}
 }
 
 // response is what a request got.

@@ -107,26 +107,19 @@ func (f *Form) Secret(name string) webhook.Secret {
 	return webhook.KnownSecret(*text)
 }
 
-const headers = `an object of strings, such as {"Authorization": "Bearer …"}`
-
 // Headers returns the own request headers of a subscription. A header without a value was null in the body. prefix is the prefix of
 // Keyhook's own headers. No problem shows a value.
 func (f *Form) Headers(name, prefix string) *[]webhook.Header {
-	value := f.take(name)
-	if value == nil {
+	object := f.Nested(name)
+	if object == nil {
 		return nil
 	}
-	if value.Kind() != jsontext.KindBeginObject {
-		f.wrongType(name, headers)
-		return nil
-	}
-	members, err := parseObject(nil, value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if err != nil || len(members) > webhook.MaxHeaders {
+	if len(object.members) > webhook.MaxHeaders {
 		f.Refuse(name, "too_many", "This may have at most %d headers.", webhook.MaxHeaders)
 		return nil
 	}
-	list := make([]webhook.Header, 0, len(members))
-	for _, m := range members {
+	list := make([]webhook.Header, 0, len(object.members))
+	for _, m := range object.members {
 		list = append(list, f.header(name+".", prefix, m, list))
 	}
 	return &list

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/mail"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -65,6 +66,11 @@ func (f *Form) Matching(name string, text *string, must string, valid func(strin
 		return nil
 	}
 	return text
+}
+
+// OneOf returns one of some texts.
+func (f *Form) OneOf(name string, values ...string) *string {
+	return f.Matching(name, f.Text(name, MaxName), "be one of "+strings.Join(values, ", "), func(text string) bool { return slices.Contains(values, text) })
 }
 
 // Slug returns a name that is used in paths, as of a plan or a role.

@@ -24,22 +24,17 @@ type Store interface {
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 
 	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
-	// SetMember gives a user a role. It adds the user if it is not a member yet.
 	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
 	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
 
 	EraseUser(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
-	// CountErasure says what EraseUser would end.
 	CountErasure(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
 	CloseOrganization(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
-	// CountClosure says what CloseOrganization would end.
 	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
 
 	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
 
-	// UserPage lists those that begin with a text, as OrganizationPage does.
 	UserPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.ListedUser], error)
-	// Memberships lists the organizations of a user.
 	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
@@ -72,21 +67,16 @@ type Store interface {
 	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
 	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
 
-	// Path returns the name of the database.
 	Path() string
 	// Sizes returns the bytes of the database and of its write-ahead log.
 	Sizes() (database, log int64, err error)
 	// Free returns the free bytes of the disk, if they are known.
 	Free() (bytes uint64, ok bool)
 	SchemaVersion() int64
-	// Commits returns the number of transactions since the start.
 	Commits() int64
-	// Synchronous returns the level of durability.
 	Synchronous() string
 
-	// Queue returns the pending deliveries and the hold.
 	QueueSummary(ctx context.Context) (webhook.Queue, error)
-	// HoldQueue stops all sending.
 	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
 	// ReleaseQueue ends the hold and returns how many deliveries are pending.
 	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
@@ -97,8 +87,6 @@ type Store interface {
 	// are removed until keep remain.
 	CreateBackup(ctx context.Context, actor access.Actor, name string, keep int) (backup.Report, error)
 
-	// Clock returns the state of the wall clock.
 	Clock() clock.State
-	// AcceptClock confirms that the clock is right.
 	AcceptClock(ctx context.Context, actor access.Actor) error
 }

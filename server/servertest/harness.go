@@ -36,7 +36,7 @@ type Fixture struct {
 func Start(t testing.TB, change ...func(*server.Options)) *Fixture {
 	t.Helper()
 	f := Build(t, change...)
-	listening := httptest.NewServer(f.Server.Handler())
+	listening := httptest.NewServer(f.Server)
 	t.Cleanup(listening.Close)
 	f.URL, f.Stop = listening.URL, listening.Close
 	return f
@@ -191,7 +191,7 @@ func (f *Fixture) send(r *http.Request) (*http.Response, error) {
 func (f *Fixture) Handle(r *http.Request) *http.Response {
 	r.RequestURI = r.URL.RequestURI()
 	w := httptest.NewRecorder()
-	f.Server.Handler().ServeHTTP(w, r)
+	f.Server.ServeHTTP(w, r)
 	response := w.Result()
 	response.Request = r
 	for name, values := range response.Header { // as net/http does when it reads a response

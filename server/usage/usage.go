@@ -18,7 +18,6 @@ type Store interface {
 	// LiveKeys and LiveSubscriptions count what counts against the plan of an organization.
 	LiveKeys(ctx context.Context, organization, now int64) (int64, error)
 	LiveSubscriptions(ctx context.Context, organization int64) (int64, error)
-	// KeyUsage and OrganizationUsage list usage; organization access.AllOrganizations lists that of all organizations.
 	KeyUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error)
 	OrganizationUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)

@@ -2,8 +2,6 @@ package webhooks
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -51,12 +49,8 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	if types := f.EventTypes("event_types"); types != nil {
 		r.EventTypes = *types
 	}
-	if text := f.Text("only", form.MaxName); text != nil {
-		switch r.Only = webhook.Only(*text); r.Only {
-		case webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll:
-		default:
-			f.Refuse("only", "invalid", "This must be one of %s, %s, %s.", webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll)
-		}
+	if text := f.OneOf("only", string(webhook.OnlyFailed), string(webhook.OnlyMissed), string(webhook.OnlyAll)); text != nil {
+		r.Only = webhook.Only(*text)
 	}
 	r.DryRun = form.Or(f.Bool("dry_run"), false)
 	return r
@@ -170,11 +164,7 @@ func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...str
 // readListed reads the filters of the list. states are those of which something is sent again.
 func readListed(f *form.Form, states []string) (events webhook.EventFilter) {
 	f.Require("state", "since")
-	if text := f.Text("state", form.MaxName); text != nil {
-		if events.State = webhook.EventState(*text); !slices.Contains(states, *text) {
-			f.Refuse("state", "invalid", "This must be one of %s.", strings.Join(states, ", "))
-		}
-	}
+	events.State = webhook.EventState(form.Or(f.OneOf("state", states...), ""))
 	events.Since, events.Until = readKeptPeriod(f, 0) // as the list, it takes any time
 	eventType, subscription := f.Text("event_type", webhook.MaxEventType), f.Text("subscription_id", access.MaxExternalID)
 	events.Type = form.Or(f.Matching("event_type", eventType, "be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern), "")

@@ -2,27 +2,21 @@ package webhooks
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const defaultPeriod = time.Hour
 
-type pointLimits struct {
-	any         int64
-	withoutStep int64 // if the query has no step
-}
-
-// seriesLimits allow one day in steps of a minute, and a little more.
-var seriesLimits = pointLimits{1500, 300}
+// The most points of a series: one day in steps of a minute, and a little more.
+const (
+	maxPoints        = 1500
+	maxDefaultPoints = 300 // if the query has no step
+)
 
 // period is a time span of whole steps, in minutes since the epoch.
 type period struct {
@@ -42,7 +36,7 @@ func (p period) points() int64 { return (p.until - p.since) / p.step }
 
 // readPeriod reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
 // it chooses one that keeps the limit.
-func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
+func readPeriod(x *exchange.Exchange) (period, error) {
 	q := &x.Query
 	since, until := q.RecentPeriod(x.Began, defaultPeriod)
 	if _, present := q.Value("step"); present {
@@ -51,8 +45,8 @@ func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
 			return period{}, err
 		}
 		p := newPeriod(since, until, step)
-		if p.points() > limits.any {
-			q.Refuse("step", fmt.Sprintf("is too small for this period: it makes %d points, and at most %d are allowed", p.points(), limits.any))
+		if p.points() > maxPoints {
+			q.Refuse("step", fmt.Sprintf("is too small for this period: it makes %d points, and at most %d are allowed", p.points(), maxPoints))
 		}
 		return p, q.Err()
 	}
@@ -60,13 +54,13 @@ func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
 		return period{}, err
 	}
 	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
-		if p := newPeriod(since, until, step); p.points() <= limits.withoutStep {
+		if p := newPeriod(since, until, step); p.points() <= maxDefaultPoints {
 			return p, nil
 		}
 	}
 	p := newPeriod(since, until, 24*60)
-	if p.points() > limits.any {
-		q.Refuse("since", fmt.Sprintf("and until are too far apart: at most %d days are allowed", limits.any))
+	if p.points() > maxPoints {
+		q.Refuse("since", fmt.Sprintf("and until are too far apart: at most %d days are allowed", maxPoints))
 	}
 	return p, q.Err()
 }
@@ -130,7 +124,7 @@ func (h Endpoints) ReadStats(x *exchange.Exchange) error {
 	}
 	named := readSubscription(&x.Query)
 	x.RefuseForAll("subscription_id")
-	p, err := readPeriod(x, seriesLimits)
+	p, err := readPeriod(x)
 	if err != nil {
 		return err
 	}
@@ -157,81 +151,6 @@ func (h Endpoints) ReadStats(x *exchange.Exchange) error {
 	}
 	body.Totals = newCountsBody(totals)
 	return x.OK(body)
-}
-
-const (
-	maxSeries = 200 // subscriptions
-	// maxSeriesMinutes is the most minutes of all series together: 200 subscriptions for 2 days, or 50 for 8. If each minute has
-	// attempts, the read takes half a second.
-	maxSeriesMinutes = maxSeries * 2 * 24 * 60
-)
-
-// sparklineLimits allow few points for each subscription, because many subscriptions share a response.
-var sparklineLimits = pointLimits{100, 100}
-
-type subscriptionStatsBody struct {
-	Since exchange.Time            `json:"since"`
-	Until exchange.Time            `json:"until"`
-	Step  int64                    `json:"step"` // seconds
-	Data  []subscriptionSeriesBody `json:"data"`
-}
-
-// subscriptionSeriesBody has one number for each step, oldest first.
-type subscriptionSeriesBody struct {
-	SubscriptionID string  `json:"subscription_id"`
-	Succeeded      []int64 `json:"succeeded"`
-	Failed         []int64 `json:"failed"`
-}
-
-// ReadSubscriptionStats responds with the series of several subscriptions, so that a list can show a chart in each row.
-func (h Endpoints) ReadSubscriptionStats(x *exchange.Exchange) error {
-	names := subscriptionNamesIn(&x.Query)
-	p, err := readPeriod(x, sparklineLimits)
-	if err != nil {
-		return err
-	}
-	ids, err := h.resolveSubscriptions(x, names)
-	if err != nil {
-		return err
-	}
-	if minutes := int64(len(ids)) * (p.until - p.since); minutes > maxSeriesMinutes {
-		x.Query.Refuse("since", fmt.Sprintf(
-			"and until are too far apart for %d subscriptions: at most %d days are allowed", len(ids), maxSeriesMinutes/int64(len(ids))/(24*60)))
-		return x.Query.Err()
-	}
-	found, err := h.Store.SubscriptionSeries(x.Request.Context(), x.Organization(), ids, p.since, p.until, p.step)
-	if err != nil {
-		return err
-	}
-	body := subscriptionStatsBody{minuteAt(p.since), minuteAt(p.until), 60 * p.step, []subscriptionSeriesBody{}}
-	for _, s := range found {
-		body.Data = append(body.Data, subscriptionSeriesBody(s))
-	}
-	return x.OK(body)
-}
-
-func subscriptionNamesIn(q *form.Query) []string {
-	text, _ := q.Value("subscription_id")
-	names := strings.Split(text, ",")
-	isWrong := func(name string) bool { return !access.SubscriptionID.MayName(name) }
-	if len(names) > maxSeries || slices.ContainsFunc(names, isWrong) {
-		q.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids or external ids of subscriptions, separated by commas", maxSeries))
-	}
-	return names
-}
-
-// resolveSubscriptions returns the ids of subscriptions, without repetitions and without subscriptions that do not exist.
-func (h Endpoints) resolveSubscriptions(x *exchange.Exchange, names []string) (ids []string, err error) {
-	for _, name := range names {
-		id, err := h.resolveSubscription(x, name)
-		if err != nil && fault.KindOf(err) != fault.NotFound {
-			return nil, err
-		}
-		if err == nil && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
 }
 
 type backlogBody struct {

@@ -11,7 +11,6 @@ import (
 
 // Store is everything that the endpoints ask of the store, by resource.
 type Store interface {
-	// SubscriptionID finds a subscription by its external id.
 	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
 
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
@@ -26,22 +25,16 @@ type Store interface {
 
 	// LoggedSubscription returns the row id of a subscription, which may be deleted.
 	LoggedSubscription(ctx context.Context, organization int64, id string) (int64, error)
-	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
-	// SentAttempt returns one attempt with its request.
 	SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error)
-	// Redeliver creates a new delivery of the event of an attempt.
 	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
 
 	// EventRetention is how long events are kept; 0 means for ever.
 	EventRetention() time.Duration
-	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
 	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
 
-	// PreviewFilter says which of the newest events a subscription with these types and this filter would get.
 	PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (webhook.Preview, error)
 
-	// Feed returns the next events of a subscription, oldest first.
 	Feed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (webhook.FeedPage, error)
 	// AwaitEvents returns a channel that gets a token after an event of the organization was published, and is closed if the wait must end.
 	AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error)
@@ -50,7 +43,6 @@ type Store interface {
 	Recover(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
 	// Discard drops pending deliveries of events from before a time; 0 drops all.
 	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
-	// SendListed sends again what a list of events shows, or only counts it.
 	SendListed(ctx context.Context, actor access.Actor, organization int64, r webhook.BulkRequest) (webhook.BulkResult, error)
 
 	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
@@ -69,17 +61,12 @@ type Store interface {
 	PutEventType(ctx context.Context, actor access.Actor, eventType string, c webhook.EventTypeChange) (access.Put[webhook.EventType], error)
 	DeleteEventType(ctx context.Context, actor access.Actor, eventType string) error
 
-	// EventFacts returns what is stored about an event.
 	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
-	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
 	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (access.Page[webhook.ReceiverFacts], error)
 
 	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
 	// access.AllOrganizations counts those of all organizations.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
-	// SubscriptionSeries returns the counts of several subscriptions, in the order of ids and without those that do not exist.
-	// Until must be a whole number of steps after since.
-	SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error)
 
 	// PendingSummary counts subscriptions and pending deliveries; organization access.AllOrganizations counts those of all
 	// organizations.

@@ -1,15 +1,12 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -64,59 +61,6 @@ func (h *History) seriesSlice(ctx context.Context, organization, subscription in
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
 		GROUP BY 1 ORDER BY 1`, step, organization, subscription, since, next)
 	return points, next, err
-}
-
-// SubscriptionSeries counts the attempts of subscriptions of an organization, in the order of ids. It leaves out ids that do not
-// exist; deleted subscriptions exist until retention deletes their counts. Times are as in Series, and until is a whole number of
-// steps after since. Faults: Unavailable if too many reads of the organization's logs are running.
-func (h *History) SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error) {
-	end, err := h.o.Logs.Take(ctx, organization)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	var found []numberedID
-	if err := h.o.Logs.List(ctx, &found, `
-		SELECT s.id, s.public_id FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value
-		WHERE s.organization_id = ?`, sqlite.TextList(ids), organization); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(found, func(a, b numberedID) int { return cmp.Compare(slices.Index(ids, a.ID), slices.Index(ids, b.ID)) })
-	series := make([]webhook.SubscriptionSeries, len(found))
-	for i, f := range found {
-		series[i] = webhook.SubscriptionSeries{
-			SubscriptionID: f.ID, Succeeded: make([]int64, (until-since)/step), Failed: make([]int64, (until-since)/step),
-		}
-		if err := h.fillSeries(ctx, &series[i], organization, f.Row, since, until, step); err != nil {
-			return nil, err
-		}
-	}
-	return series, nil
-}
-
-// numberedID is a public id with its row id.
-type numberedID struct {
-	Row int64  `db:"id"`
-	ID  string `db:"public_id"`
-}
-
-// fillSeries adds the counts of a subscription, a few days at a time.
-func (h *History) fillSeries(ctx context.Context, series *webhook.SubscriptionSeries, organization, subscription int64, since, until, step int64) error {
-	atOnce := max(minutesPerRead/step, 1) * step
-	for from := since; from < until; from += atOnce {
-		var points []webhook.MinuteCounts
-		if err := h.o.Logs.List(ctx, &points, `
-			SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed FROM attempt_minutes
-			WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5 GROUP BY 1`,
-			step, organization, subscription, from, min(from+atOnce, until)); err != nil {
-			return err
-		}
-		for _, p := range points {
-			at := (p.Minute - since) / step
-			series.Succeeded[at], series.Failed[at] = p.Succeeded, p.Failed
-		}
-	}
-	return nil
 }
 
 // DurationColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.

@@ -25,14 +25,14 @@ func TestSeriesOfManyMinutes(t *testing.T) {
 			INSERT INTO attempt_minutes SELECT ?3, ?4, minute, 1, 2, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM m`,
 			first*day, days*day-1, x.Org(), subscription)
 	}
-	of := storagetest.Must[[]webhook.SubscriptionSeries](t)(x.History.SubscriptionSeries(t.Context(), x.Org(), []string{x.Sub.ID}, first*day, (first+days)*day, day))
+	of := storagetest.Must[[]webhook.MinuteCounts](t)(x.History.Series(t.Context(), x.Org(), x.Sub.ID, first*day, (first+days)*day, day))
 	all := storagetest.Must[[]webhook.MinuteCounts](t)(x.History.Series(t.Context(), x.Org(), "", first*day, (first+days)*day, day))
-	if len(of) != 1 || len(all) != days {
+	if len(of) != days || len(all) != days {
 		t.Fatalf("%+v\n%+v", of, all)
 	}
 	for i := range days {
-		if all[i].Succeeded != day || all[i].Failed != 2*day || of[0].Succeeded[i] != day || of[0].Failed[i] != 2*day {
-			t.Errorf("day %d: %+v, of the subscription %d and %d", i, all[i], of[0].Succeeded[i], of[0].Failed[i])
+		if all[i].Succeeded != day || all[i].Failed != 2*day || of[i].Succeeded != day || of[i].Failed != 2*day {
+			t.Errorf("day %d: %+v, of the subscription %+v", i, all[i], of[i])
 		}
 	}
 }

@@ -79,9 +79,3 @@ type MinuteCounts struct {
 	Minute int64 `db:"minute"` // the first, counted from the epoch
 	AttemptCounts
 }
-
-// SubscriptionSeries counts the attempts of one subscription, one number for each step, oldest first.
-type SubscriptionSeries struct {
-	SubscriptionID    string
-	Succeeded, Failed []int64
-}

@@ -61,7 +61,7 @@ func serve(t *testing.T) *target {
 		if fails {
 			w = httptest.NewRecorder()
 		}
-		s.Handler().ServeHTTP(w, r)
+		s.ServeHTTP(w, r)
 		if fails {
 			panic(http.ErrAbortHandler)
 		}

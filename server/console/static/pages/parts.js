@@ -15,7 +15,6 @@ import { Menu } from '../ui/menu.js';
 import { ObjectField } from '../ui/object_field.js';
 import { Pairs } from '../ui/pairs.js';
 import { Secret } from '../ui/secret.js';
-import { Spark } from '../ui/spark.js';
 import { Bar, Empty, ErrorBar, Skeleton } from '../ui/state.js';
 import { Table } from '../ui/table.js';
 import { Countdown, Time, TimeAndAge, bytes, duration, number } from '../ui/time.js';
@@ -178,7 +177,6 @@ const Charts = () => html`<${Part} title="Charts">
   <${Chart} label="Large numbers" stats=${stats(24, 1.5e6, 40_000)} />
   <${Chart} label="Nothing" stats=${stats(24, 0, 0)} />
   <${Chart} label="Loading" />
-  <${Row}><${Spark} succeeded=${[1, 4, 9, 2, 0, 7]} failed=${[0, 0, 1, 0, 3, 0]} /><${Spark} /><//>
 <//>`;
 
 const Texts = () => html`<${Part} title="Texts of others, and commands">

@@ -3,13 +3,11 @@ import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Address, Badge, Tags, subscriptionStatus } from '../ui/badge.js';
-import { Filters, Choice, TextFilter, rangeStart, Everywhere, NoneHere, NoneLike } from '../ui/filters.js';
+import { Filters, Choice, TextFilter, Everywhere, NoneHere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
-import { Spark } from '../ui/spark.js';
 import { Time, number } from '../ui/time.js';
-import { useList, usePoll } from '../ui/hooks.js';
+import { useList } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
-import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator, useSession } from '../session.js';
 import { needsAttention, paths } from '../paths.js';
@@ -30,7 +28,6 @@ export function Subscriptions() {
   const list = useList('/webhooks/subscriptions/', {
     ...asked(query), organization: everywhere ? 'all' : '',
   }, { poll: 5000, limit: everywhere ? 200 : 50 });
-  const series = useSeries(everywhere ? [] : list.rows);
 
   const columns = [
     { head: 'Status', size: 'm', wide: true, sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
@@ -42,7 +39,6 @@ export function Subscriptions() {
     everywhere && { head: 'Organization', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
       href=${href(paths.organization(s.organization_id))}><bdi>${s.organization_name}</bdi></a>` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, roomy: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
-    !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, sort: everywhere && 'waiting', down: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ].filter(Boolean);
@@ -78,15 +74,6 @@ const orders = {
 
 // about is what is special about how a subscription is sent to, and its description.
 const about = (s) => [traits(s), s.description].filter(Boolean).join(' · ');
-
-// useSeries returns the attempts of the last 24 hours of each subscription in the list.
-function useSeries(rows = []) {
-  const ids = rows.slice(0, 200).map((s) => s.id).join(',');
-  const { data } = usePoll((signal) => ids && api.get('/webhooks/stats/subscriptions/', {
-    signal, query: { subscription_id: ids, since: rangeStart('24h'), step: 3600 },
-  }), [ids], 30_000);
-  return new Map((data?.data ?? []).map((s) => [s.subscription_id, s]));
-}
 
 const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
 
