@@ -145,9 +145,6 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 		pools: pools, memory: memory, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
 	}
 	s.cleaner = retention.New(o.retention(s))
-	if err := people.EnsureCustomerRole(); err != nil {
-		return nil, err
-	}
 	if err := people.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return nil, fmt.Errorf("create the first operator's token: %w", err)
 	}

@@ -81,23 +81,16 @@ func (s *Store) keepTime(ctx context.Context) {
 	})
 }
 
-// keepUses stores the first request at once, and the uses of credentials from time to time.
+// keepUses stores the first request soon, and the uses of credentials from time to time.
 func (s *Store) keepUses(ctx context.Context) {
-	tick := time.NewTicker(upkeepInterval)
-	defer tick.Stop()
-	for savedAt := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.Directory.FirstRequest():
-		case <-tick.C:
-		}
+	savedAt := time.Now()
+	every(ctx, upkeepInterval, func() {
 		s.try(ctx, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
 		if time.Since(savedAt) >= usageInterval {
 			savedAt = time.Now()
 			s.try(ctx, func(ctx context.Context) error { return s.Directory.KeepUses(ctx, false) }, "cannot store how credentials were used")
 		}
-	}
+	})
 }
 
 // try runs do and logs its error, unless ctx has ended.

@@ -43,7 +43,7 @@ type Target = audit.Target
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
 func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota.Quotas, hooks Hooks) *Directory {
-	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks, firstRequest: firstRequest{wake: make(chan struct{}, 1)}}
+	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks}
 	d.Reader = principal.New(reads, d.bindSubject)
 	return d
 }

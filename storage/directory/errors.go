@@ -43,15 +43,6 @@ func errBuiltIn(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
-// remove deletes a row, or returns used if something still refers to it.
-func remove(t *sqlite.Tx, used error, text string, args ...any) error {
-	err := t.Exec(text, args...)
-	if sqlite.IsReferenced(err) {
-		return used
-	}
-	return err
-}
-
 // missing is a field that a creation needs, and whether the request lacks it.
 type missing struct {
 	field     string

@@ -189,7 +189,7 @@ func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
 		}
 	}
 	d.OutdatePrincipals(t) // portal sessions of its service account
-	return remove(t, errInUse("organization", "something still depends on it"), "DELETE FROM organizations WHERE id = ?", row)
+	return t.Exec("DELETE FROM organizations WHERE id = ?", row)
 }
 
 // RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in

@@ -13,16 +13,15 @@ import (
 
 // The result codes of SQLite that Keyhook distinguishes (sqlite.org/rescode.html).
 const (
-	sqliteError      = 1
-	sqliteFull       = 13
-	sqliteForeignKey = 787
-	primaryMask      = 0xff
-	sqliteBusy       = 5
-	sqliteReadOnly   = 8
-	sqliteIOError    = 10
-	sqliteCorrupt    = 11
-	sqliteCantOpen   = 14
-	sqliteNotADB     = 26
+	sqliteError    = 1
+	sqliteFull     = 13
+	primaryMask    = 0xff
+	sqliteBusy     = 5
+	sqliteReadOnly = 8
+	sqliteIOError  = 10
+	sqliteCorrupt  = 11
+	sqliteCantOpen = 14
+	sqliteNotADB   = 26
 
 	sqliteRead      = 266
 	sqliteShortRead = 522
@@ -45,9 +44,6 @@ func isFull(err error) bool {
 	c := code(err)
 	return c&primaryMask == sqliteFull || c == sqliteIndexSize || errors.Is(err, errSpent)
 }
-
-// IsReferenced reports whether err says that something still refers to the row.
-func IsReferenced(err error) bool { return code(err) == sqliteForeignKey }
 
 // Missing turns "no rows" into the NotFound fault for a thing of the given sort. Other errors stay.
 func Missing(err error, sort string) error {
