@@ -49,7 +49,6 @@ func (s *Store) upkeep(ctx context.Context) {
 	s.try(last, s.saveClock, "cannot store the state of the clock")
 }
 
-// every calls do after each interval, until ctx ends.
 func every(ctx context.Context, interval time.Duration, do func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -100,7 +99,6 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 	}
 }
 
-// retention are the options of deletions.
 func (o Options) retention(s *Store) retention.Options {
 	return retention.Options{
 		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, Queue: s.Queue, Subscriptions: s.Subscriptions,

@@ -91,7 +91,6 @@ func checkText(raw string) error {
 	return nil
 }
 
-// checkParts checks everything except the form of the host.
 func (p Policy) checkParts(u *url.URL, raw string) error {
 	switch {
 	case u.Scheme != "https" && p.AllowHTTP && u.Scheme != "http":

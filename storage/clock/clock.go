@@ -110,7 +110,6 @@ func (s State) Warning() string {
 
 func stamp(at int64) string { return time.UnixMilli(at).UTC().Format(time.RFC3339) }
 
-// rough writes a duration in days, hours or minutes.
 func rough(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

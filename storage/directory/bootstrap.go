@@ -12,7 +12,6 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// bootstrapToken is the name of the first operator's access tokens.
 const bootstrapToken = "bootstrap"
 
 // Bootstrap is the first operator's access token.

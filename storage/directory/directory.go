@@ -48,7 +48,6 @@ func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota
 	return d
 }
 
-// workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 
 // audited is work whose cost includes the deliveries of its audit event.

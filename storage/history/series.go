@@ -94,7 +94,6 @@ func (h *History) SubscriptionSeries(ctx context.Context, organization int64, id
 	return series, nil
 }
 
-// numberedID is a public id with its row id.
 type numberedID struct {
 	Row int64  `db:"id"`
 	ID  string `db:"public_id"`

@@ -31,7 +31,6 @@ const (
 	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
 )
 
-// code returns SQLite's extended result code, or 0 for other errors.
 func code(err error) int {
 	if e, ok := errors.AsType[*modernc.Error](err); ok {
 		return e.Code()
@@ -39,7 +38,6 @@ func code(err error) int {
 	return 0
 }
 
-// isFull reports whether err says that the disk has no room.
 func isFull(err error) bool {
 	c := code(err)
 	return c&primaryMask == sqliteFull || c == sqliteIndexSize || errors.Is(err, errSpent)
