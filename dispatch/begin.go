@@ -64,7 +64,6 @@ func (s *scheduler) rateAllowsBegin(l *lane) bool {
 	return l.bucket.TimeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock) <= s.begin.lead()
 }
 
-// beginNext takes one attempt from each lane in turn and begins them together.
 func (s *scheduler) beginNext() {
 	if s.stopping || s.begin.running || s.lanes.blocking > 0 || s.clock.Before(s.begin.after) {
 		return
@@ -104,7 +103,6 @@ func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
 // comes.
 func (b *beginState) lead() time.Duration { return min(2*b.took, maxBeginLead) }
 
-// finishBegin queues the begun attempts for sending.
 func (s *scheduler) finishBegin(m beginReturned) {
 	s.begin.running, s.begin.spareBatch = false, m.starts
 	s.begin.took = s.clock.Sub(s.begin.started)
@@ -175,7 +173,6 @@ func (s *scheduler) recheckBegun(l *lane) {
 	}
 }
 
-// releaseUnsent releases attempts that were begun and must not be sent.
 func (s *scheduler) releaseUnsent() {
 	if len(s.lanes.toRelease) == 0 {
 		return
@@ -188,7 +185,6 @@ func (s *scheduler) releaseUnsent() {
 	s.worker.release(attempts, rows)
 }
 
-// finishRelease returns released deliveries to the table.
 func (s *scheduler) finishRelease(attempts []attemptKey) {
 	s.storeWorks(stepRelease)
 	for _, key := range attempts {
@@ -243,7 +239,6 @@ func (c *endCounter) recent(period int64) int {
 	return 0
 }
 
-// count counts a request that ends now.
 func (c *endCounter) count(period int64) {
 	if c.period != period {
 		c.last = 0

@@ -86,7 +86,6 @@ func (s *scheduler) publishLag() {
 	s.lag.Unlock()
 }
 
-// storeFails logs the first failure of a step in the store.
 func (s *scheduler) storeFails(step int, err error) {
 	if !s.steps.fails[step] && !s.stopping {
 		s.steps.fails[step] = true
@@ -118,7 +117,6 @@ func (l *lane) dueSince() int64 {
 	return 0
 }
 
-// updateLate updates whether the lane is late.
 func (s *scheduler) updateLate(l *lane) {
 	due := l.dueSince()
 	s.lanes.setLate(l, due != 0 && s.now-due > lateAfter.Milliseconds())

@@ -23,7 +23,6 @@ const (
 	stageCount
 )
 
-// stageCounts counts attempts in memory by stage.
 type stageCounts [stageCount]int
 
 // unsettled returns how many attempts were taken from a head and have not left memory.
@@ -139,7 +138,6 @@ type laneTests struct {
 	running []*testSlot
 }
 
-// laneMemory is the memory that a lane uses.
 type laneMemory struct {
 	used       int // weight of all attempts whose request has not ended
 	averageJob int // moving average of the weight of a job
@@ -170,10 +168,8 @@ func (t *laneTests) any() bool { return len(t.waiting)+len(t.running) > 0 }
 // is due.
 func (l *lane) isFailing() bool { return l.gate.Status == webhook.Failing || l.probesDisabled() }
 
-// probesDisabled reports whether the subscription is disabled, and its probe is due.
 func (l *lane) probesDisabled() bool { return l.gate.Status == webhook.Disabled && l.sends }
 
-// setHealth sets the known health of a lane's subscription.
 func (s *scheduler) setHealth(l *lane, h webhook.Health) {
 	l.gate = l.target.Gate
 	l.gate.Health = h

@@ -72,7 +72,6 @@ func (t *lanes) laneOf(subscription, organization int64) *lane {
 	return l
 }
 
-// joinOrg adds the lane to an organization.
 func (t *lanes) joinOrg(l *lane, organization int64) {
 	org := t.orgs[organization]
 	if org == nil {
@@ -139,7 +138,6 @@ func (t *lanes) hasRoom(l *lane, weight int) bool {
 	return t.orgHasRoom(l, weight) && (l.memory.used == 0 || weight <= t.laneRoom(l))
 }
 
-// move takes an attempt to another stage.
 func (t *lanes) move(a *attempt, to stage) {
 	if t.onMove != nil {
 		t.onMove(a, to)
@@ -184,7 +182,6 @@ func (t *lanes) count(a *attempt, n int) {
 	}
 }
 
-// enqueue adds a job to the end of the head.
 func (t *lanes) enqueue(l *lane, j webhook.Job) {
 	a := &attempt{Job: j, lane: l}
 	l.attempts[j.Delivery] = a
@@ -193,14 +190,12 @@ func (t *lanes) enqueue(l *lane, j webhook.Job) {
 	t.move(a, queued)
 }
 
-// keepBody counts the memory of an attempt.
 func (t *lanes) keepBody(a *attempt) {
 	a.weight = weight(a.Job)
 	a.lane.memory.used += a.weight
 	t.charge(a.lane, memoryBytes, jobWeight+t.bodies.add(&a.Job))
 }
 
-// dropBody drops the attempt's body from memory.
 func (t *lanes) dropBody(a *attempt) {
 	if a.weight == 0 {
 		return

@@ -61,7 +61,6 @@ func (o *openings) giveBack(organization, subscription int64) {
 	o.places.Charge(organization, -1)
 }
 
-// set sets the room of a lane.
 func (o *openings) set(subscription int64, r room) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +85,6 @@ func (o *openings) forget(subscription int64) {
 	}
 }
 
-// setClosed says whether all lanes are closed.
 func (o *openings) setClosed(closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

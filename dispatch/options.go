@@ -45,7 +45,6 @@ type Options struct {
 	OnSettled func(r webhook.Result, settled webhook.Settled)
 }
 
-// complete returns the options with their defaults.
 func (o Options) complete() Options {
 	o.Policy = cmp.Or(o.Policy, webhook.DefaultPolicy())
 	o.RetryBase, o.RetryFactor = cmp.Or(o.RetryBase, DefaultRetryBase), cmp.Or(o.RetryFactor, DefaultRetryFactor)

@@ -26,7 +26,6 @@ type readRequest struct {
 	bodies                     uint64 // changes of bodies that the jobs include
 }
 
-// readReturned is the store's answer to a readRequest.
 type readReturned struct {
 	readRequest
 	target    *sender.Target
@@ -35,7 +34,6 @@ type readReturned struct {
 	err       error
 }
 
-// runRead runs a read. It runs outside the scheduler's goroutine.
 func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 	if request.lane == nil {
 		begin := time.Now()
@@ -68,7 +66,6 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 	return result
 }
 
-// finishRead updates the lane with what was read.
 func (s *scheduler) finishRead(m readReturned) {
 	l := m.lane
 	before, arrived := l.table.settledDuringRead, l.table.arrived
@@ -111,7 +108,6 @@ func (s *scheduler) isFull(jobs []webhook.Job, limit int) bool {
 	return n > 0 && n == limit && s.isDue(jobs[n-1].DueAt)
 }
 
-// useTarget updates the cached state of the lane's subscription.
 func (s *scheduler) useTarget(m readReturned) {
 	l := m.lane
 	s.lanes.setOrg(l, m.target.Organization)
@@ -231,7 +227,6 @@ func (s *scheduler) readNext() {
 	}
 }
 
-// startRead starts the read that the lane needs.
 func (s *scheduler) startRead(l *lane) {
 	request := readRequest{lane: l, subscription: l.subscription, ordered: l.isOrdered(), target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion, bodies: s.changes.bodies}
 	if l.table.hasMore && l.stages[queued] <= lowHead && !(l.isOrdered() && l.stages.unsettled() > 0) {

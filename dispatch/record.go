@@ -7,7 +7,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// attemptResult is the result of an attempt that was sent.
 type attemptResult struct {
 	order *sendOrder
 	webhook.Result
@@ -59,7 +58,6 @@ func (w *worker) recordAlone(result attemptResult) {
 	w.finishRecord([]attemptResult{result}, settled)
 }
 
-// finishRecord reports results that are saved.
 func (w *worker) finishRecord(results []attemptResult, settled []webhook.Settled) {
 	attempts := make([]attemptKey, len(results))
 	for i := range results {

@@ -52,7 +52,6 @@ type scheduler struct {
 	waitsForJobs bool // a stopping scheduler waits for the jobs whose attempts have begun in transactions that still run
 }
 
-// roundClock is the time of a round.
 type roundClock struct {
 	clock     time.Time
 	now       int64 // the same in milliseconds
@@ -194,7 +193,6 @@ func (s *scheduler) handle(m message) {
 	}
 }
 
-// round does everything that can be done now.
 func (s *scheduler) round() {
 	s.wakeLanes()
 	s.beginNext()
@@ -235,7 +233,6 @@ func (s *scheduler) tick() {
 // is put off for longer than RetryMax. A later time was computed before the clock was set back.
 func (c *roundClock) isDue(at int64) bool { return at <= c.now || at > c.now+c.maxPutOff }
 
-// isCurrent reports whether the cached state of the lane's subscription is up to date.
 func (s *scheduler) isCurrent(l *lane) bool {
 	return l.target != nil && l.version == l.wantVersion && l.globalVersion == s.changes.globalVersion
 }

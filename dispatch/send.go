@@ -68,7 +68,6 @@ func (s *scheduler) takeBack(a *attempt) {
 	s.update(l)
 }
 
-// finishRequest returns the slot of a request that has ended.
 func (s *scheduler) finishRequest(a *attempt, failed bool) {
 	l := a.lane
 	l.recent.ends.count(s.ends.number)

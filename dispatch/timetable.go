@@ -10,7 +10,6 @@ import (
 // timetable is a heap of the lanes that have a wake time, the earliest first.
 type timetable []*lane
 
-// wakeTime is the place of a lane in the timetable.
 type wakeTime struct {
 	at    int64 // 0: none
 	index int   // from 1; 0: not in the timetable
@@ -64,7 +63,6 @@ func (s *scheduler) untilNextWake() time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// wakeLanes updates the lanes whose wake time has come.
 func (s *scheduler) wakeLanes() {
 	for len(s.timetable) > 0 && s.timetable[0].wake.at <= s.now {
 		l := s.timetable[0]

@@ -18,7 +18,6 @@ import (
 // clockName is the row of table instance with the clock.State.
 const clockName = "clock"
 
-// loadClock reads the saved state and compares it with the clock now.
 func loadClock(t *sqlite.Tx, observed *clock.Watch) error {
 	var saved clock.State
 	if _, err := instance.Load(t, clockName, &saved); err != nil {
@@ -31,7 +30,6 @@ func loadClock(t *sqlite.Tx, observed *clock.Watch) error {
 // Clock returns the state of the wall clock, at most a second old.
 func (s *Store) Clock() clock.State { return s.clock.State() }
 
-// updateClock observes the clock, and saves the state if that is due.
 func (s *Store) updateClock(ctx context.Context) error {
 	s.clock.Observe()
 	if !s.clock.SaveDue() {
@@ -40,7 +38,6 @@ func (s *Store) updateClock(ctx context.Context) error {
 	return s.saveClock(ctx)
 }
 
-// saveClock saves the state of the clock.
 func (s *Store) saveClock(ctx context.Context) error {
 	state := s.clock.StateToSave()
 	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Save(t, clockName, state) })

@@ -99,7 +99,6 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	return change.Apply(ctx, file, key)
 }
 
-// engine returns the options of the engine, without hooks.
 func (o Options) engine() sqlite.Options {
 	e := sqlite.Options{
 		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, IsCopy: o.isCopy, LogBounds: o.logBounds, Reserve: o.Reserve, Now: o.Now,

@@ -57,7 +57,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// complete checks the options and sets the defaults.
 func (o Options) complete() (Options, error) {
 	if o.Policy == (webhook.Policy{}) {
 		o.Policy = webhook.DefaultPolicy()
@@ -74,7 +73,6 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// openFile opens the database, for a writer with that memory, and finds its encryption key.
 func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.File, key seal.Key, err error) {
 	var keys encryption.Keys
 	e := o.engine()
@@ -105,7 +103,6 @@ func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.
 	return file, key, err
 }
 
-// source says where the encryption key is.
 func (o Options) source() encryption.Source {
 	return encryption.Source{Path: o.Path, Key: o.EncryptionKey}
 }
@@ -145,16 +142,12 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 		pools: pools, memory: memory, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
 	}
 	s.cleaner = retention.New(o.retention(s))
-	if err := people.EnsureCustomerRole(); err != nil {
-		return nil, err
-	}
 	if err := people.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return nil, fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return s, nil
 }
 
-// newSurvey returns the survey of what is pending.
 func newSurvey(memory *queue.Memory, from pools) *pending.Survey {
 	return pending.New(pending.Options{
 		Count: memory.Pending(), Reads: from.reads, All: from.surveys, Logs: from.logs, Hold: memory.Hold, ReleasedAt: memory.ReleasedAt,
@@ -162,7 +155,6 @@ func newSurvey(memory *queue.Memory, from pools) *pending.Survey {
 	})
 }
 
-// seedInstance writes what the store itself starts with.
 func seedInstance(t *sqlite.Tx, key seal.Key) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
@@ -190,7 +182,6 @@ const (
 	surveyLimit   = 20 * time.Second
 )
 
-// pools are the read connections.
 type pools struct {
 	reads   *sqlite.Pool // for requests and deliveries
 	surveys *sqlite.Pool // reads all pending deliveries

@@ -40,7 +40,6 @@ func (s *Store) CountClosure(ctx context.Context, by access.Actor, id string) (a
 	})
 }
 
-// prepareClosure finds an organization and what its closure ends.
 func (s *Store) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (row int64, c access.Closure, err error) {
 	row, c, err = directory.PrepareClosure(t, by, id)
 	if err == nil && c.ClosedAt == nil {

@@ -66,7 +66,6 @@ type Observer interface {
 	queue.Observer
 }
 
-// noObserver is the default Observer.
 type noObserver struct{}
 
 func (noObserver) Committed(int, time.Duration) {}

@@ -49,7 +49,6 @@ func (s *Store) upkeep(ctx context.Context) {
 	s.try(last, s.saveClock, "cannot store the state of the clock")
 }
 
-// every calls do after each interval, until ctx ends.
 func every(ctx context.Context, interval time.Duration, do func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -81,23 +80,16 @@ func (s *Store) keepTime(ctx context.Context) {
 	})
 }
 
-// keepUses stores the first request at once, and the uses of credentials from time to time.
+// keepUses stores the first request soon, and the uses of credentials from time to time.
 func (s *Store) keepUses(ctx context.Context) {
-	tick := time.NewTicker(upkeepInterval)
-	defer tick.Stop()
-	for savedAt := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.Directory.FirstRequest():
-		case <-tick.C:
-		}
+	savedAt := time.Now()
+	every(ctx, upkeepInterval, func() {
 		s.try(ctx, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
 		if time.Since(savedAt) >= usageInterval {
 			savedAt = time.Now()
 			s.try(ctx, func(ctx context.Context) error { return s.Directory.KeepUses(ctx, false) }, "cannot store how credentials were used")
 		}
-	}
+	})
 }
 
 // try runs do and logs its error, unless ctx has ended.
@@ -107,7 +99,6 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 	}
 }
 
-// retention are the options of deletions.
 func (o Options) retention(s *Store) retention.Options {
 	return retention.Options{
 		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, Queue: s.Queue, Subscriptions: s.Subscriptions,

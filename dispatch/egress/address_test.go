@@ -72,7 +72,7 @@ func TestCheckAddr(t *testing.T) {
 		t.Parallel()
 		for text, want := range map[string]string{
 			"127.0.0.1":          "loopback (RFC 1122)",
-			"::1":                "loopback (RFC 4291)",
+			"::1":                "outside of 2000::/3",
 			"169.254.169.254":    "link local, where clouds serve their metadata (RFC 3927)",
 			"::ffff:192.168.0.1": "192.168.0.0/16, private use (RFC 1918)",
 			"255.255.255.255":    "limited broadcast (RFC 919)",

@@ -18,8 +18,7 @@ var globalUnicast = netip.MustParsePrefix("2000::/3")
 // narrow network stands before the wider ones that contain it.
 //
 // It is stricter than the registries. They call some of these networks globally reachable, such as the anycast services
-// in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 networks outside globalUnicast are listed only for
-// their names.
+// in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 networks outside globalUnicast need no entry.
 var reserved = []network{
 	newNetwork("0.0.0.0/8", "this network", "RFC 791"),
 	newNetwork("10.0.0.0/8", "private use", "RFC 1918"),
@@ -42,25 +41,12 @@ var reserved = []network{
 	newNetwork("255.255.255.255/32", "limited broadcast", "RFC 919"),
 	newNetwork("240.0.0.0/4", "reserved", "RFC 1112"),
 
-	newNetwork("::/128", "the unspecified address", "RFC 4291"),
-	newNetwork("::1/128", "loopback", "RFC 4291"),
-	newNetwork("::/96", "IPv4-compatible", "RFC 4291"),
-	newNetwork("::ffff:0:0:0/96", "IPv4-translated", "RFC 2765"),
-	newNetwork("64:ff9b::/96", "NAT64", "RFC 6052"),
-	newNetwork("64:ff9b:1::/48", "NAT64 for local use", "RFC 8215"),
-	newNetwork("100::/64", "discard only", "RFC 6666"),
-	newNetwork("100:0:0:1::/64", "dummy prefix", "RFC 9780"),
 	newNetwork("2001::/32", "Teredo", "RFC 4380"),
 	newNetwork("2001::/23", "IETF protocol assignments", "RFC 2928"),
 	newNetwork("2001:db8::/32", "documentation", "RFC 3849"),
 	newNetwork("2002::/16", "6to4", "RFC 3056"),
 	newNetwork("2620:4f:8000::/48", "AS112", "RFC 7534"),
 	newNetwork("3fff::/20", "documentation", "RFC 9637"),
-	newNetwork("5f00::/16", "segment routing identifiers", "RFC 9602"),
-	newNetwork("fc00::/7", "unique local", "RFC 4193"),
-	newNetwork("fe80::/10", "link local", "RFC 4291"),
-	newNetwork("fec0::/10", "site local", "RFC 3879"),
-	newNetwork("ff00::/8", "multicast", "RFC 4291"),
 }
 
 func newNetwork(prefix, name, source string) network {

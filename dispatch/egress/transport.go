@@ -62,7 +62,6 @@ func NewTransport(o Options) *http.Transport {
 	}
 }
 
-// dial returns the function with which the transport connects.
 func (o Options) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := o.dialer()
 	return func(ctx context.Context, network, address string) (net.Conn, error) {

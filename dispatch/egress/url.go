@@ -81,17 +81,14 @@ func checkText(raw string) error {
 	switch {
 	case utf8.RuneCountInString(raw) > MaxURL:
 		return refuse(CodeTooLong, "Shorten the URL to %d characters.", MaxURL)
-	case !utf8.ValidString(raw):
-		return refuse(CodeInvalidURL, "Write the URL in UTF-8.")
-	case strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }):
-		return refuse(CodeInvalidURL, "Remove spaces, line breaks and control characters from the URL, or percent-encode them.")
-	case strings.Contains(raw, `\`): // browsers read it as a slash
-		return refuse(CodeInvalidURL, `Write / or %%5C in place of \ in the URL.`)
+	case !utf8.ValidString(raw), strings.ContainsFunc(raw, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.IsSpace(r) || r == '\\' // browsers read a backslash as a slash
+	}):
+		return refuse(CodeInvalidURL, `Percent-encode spaces, line breaks, control characters, backslashes and what is not UTF-8, or remove them from the URL.`)
 	}
 	return nil
 }
 
-// checkParts checks everything except the form of the host.
 func (p Policy) checkParts(u *url.URL, raw string) error {
 	switch {
 	case u.Scheme != "https" && p.AllowHTTP && u.Scheme != "http":

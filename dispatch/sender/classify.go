@@ -58,26 +58,15 @@ func describeRedirect(r *http.Response, from string) string {
 }
 
 func describeDNS(err *net.DNSError) string {
-	switch {
-	case err.IsNotFound:
+	if err.IsNotFound {
 		return "the host name does not exist"
-	case err.IsTimeout:
-		return "no name server answered in time"
 	}
 	return "the host name cannot be resolved"
 }
 
-// describeDial says why no connection was made.
 func describeDial(err error) string {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
+	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "connection refused"
-	case errors.Is(err, syscall.EHOSTUNREACH):
-		return "the host cannot be reached"
-	case errors.Is(err, syscall.ENETUNREACH):
-		return "the network cannot be reached"
-	case errors.Is(err, syscall.ECONNRESET):
-		return "the connection was reset"
 	}
 	return "no connection could be made"
 }

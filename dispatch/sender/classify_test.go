@@ -56,7 +56,7 @@ func TestErrors(t *testing.T) {
 		"hung up in the handshake":  {strings.Replace(hangUp, "http:", "https:", 1), loopback(t), "tls_error: the handshake failed"},
 		"TLS where none is wanted":  {strings.Replace(certified.URL, "https:", "http:", 1), loopback(t), "http_status: 400"},
 		"no such name":              {"https://a.example", failing{&net.DNSError{Name: "a.example", IsNotFound: true, Server: "127.0.0.1"}}, "dns_error: the host name does not exist"},
-		"no name server":            {"https://a.example", failing{&net.DNSError{Name: "a.example", IsTimeout: true, Server: "127.0.0.1"}}, "dns_error: no name server answered in time"},
+		"no name server":            {"https://a.example", failing{&net.DNSError{Name: "a.example", IsTimeout: true, Server: "127.0.0.1"}}, "dns_error: the host name cannot be resolved"},
 		"broken name server":        {"https://a.example", failing{&net.DNSError{Err: "127.0.0.1 says no"}}, "dns_error: the host name cannot be resolved"},
 		"dial with no known reason": {"https://a.example", failing{&gone}, "connect_error: no connection could be made"},
 		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},

@@ -84,7 +84,6 @@ func (s *Sender) Send(ctx context.Context, t *Target, j *webhook.Job) Result {
 	return result
 }
 
-// exchange sends the request and reads the response.
 func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now time.Time) (result Result) {
 	defer s.failOnPanic(ctx, t, &result)
 	p := newProgress()

@@ -34,10 +34,8 @@ var (
 
 var errEmpty = fmt.Errorf("%w: it is empty", ErrSecret)
 
-// secretPrefix begins a secret of Standard Webhooks.
 const secretPrefix = "whsec_"
 
-// standardVersion begins a symmetric signature of Standard Webhooks.
 const standardVersion = "v1,"
 
 // hexKeys returns the only key of the hex scheme: the whole text. It refuses an empty secret, because anybody could sign with it.

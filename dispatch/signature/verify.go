@@ -118,7 +118,6 @@ func (v Verifier) match(signatures []string, keys func(string) ([][]byte, error)
 	return nil
 }
 
-// checkTime checks the timestamp of a correct signature.
 func (v Verifier) checkTime(sent, now time.Time) error {
 	tolerance := cmp.Or(v.Tolerance, DefaultTolerance)
 	switch {

@@ -35,7 +35,7 @@ func TestClock(t *testing.T) {
 	f.Run(t, map[string]string{"as": servertest.Operator}, []servertest.Scenario{
 		servertest.OK("a clock that has jumped is reported, with what to do", "GET /api/v1/clock/", "", 200, `"now":"20`,
 			`"trusted":false,"jump_seconds":-172800,"last_trusted_at":"2030-01-31T12:00:00.000Z","doubted_since":"2030-01-29T12:00:00.000Z","trusted_again_at":"2030-01-30T12:00:00.000Z"`,
-			`"warning":"The clock has jumped 2 days back since 2030-01-31T12:00:00Z`, "keyhook clock accept"),
+			`"warning":"The clock has jumped 48.0 hours back since 2030-01-31T12:00:00Z`, "keyhook clock accept"),
 		servertest.OK("it is accepted", "POST /api/v1/clock/accept/", "", 200,
 			`"trusted":true,"jump_seconds":0,"last_trusted_at":null,"doubted_since":null,"trusted_again_at":null,"warning":null`),
 		servertest.OK("it stays trusted when accepted again", "POST /api/v1/clock/accept/", "", 200, `"trusted":true`),

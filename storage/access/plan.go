@@ -45,20 +45,14 @@ func (p Plan) CheckKeys(have int64) error {
 
 // check refuses one more resource of a sort if have reaches the limit in a field of the plan, where nil is most.
 func (p Plan) check(have int64, limit *int64, most int64, field, sort, remove string) error {
-	remove += " some that are no longer used."
 	switch {
 	case limit != nil && have >= *limit:
-		if have == 0 {
-			remove = "" // it makes no room
-		} else {
-			remove += " "
-		}
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q allows %d %s (%s), and the organization has %d. %sAsk an operator for a higher %s (at most %d) or another plan.",
+			"The plan %q allows %d %s (%s), and the organization has %d. %s some that are no longer used, or ask an operator for a higher %s (at most %d) or another plan.",
 			p.Name, *limit, sort, field, have, remove, field, most)
 	case have >= most:
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise. The organization has %d. %s",
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise. The organization has %d. %s some that are no longer used.",
 			p.Name, field, most, sort, have, remove)
 	}
 	return nil

@@ -63,7 +63,6 @@ func removeUnclaimed(name string) error {
 	return disk.Remove(name)
 }
 
-// flock locks the file of a copy.
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -122,7 +122,6 @@ func (d Destination) Write(r *Report, prepare func(dir string) error, fill func(
 	})
 }
 
-// publish fills a temporary file and gives it the final name.
 func (d Destination) publish(r *Report, fill func(name string) error) error {
 	dir := filepath.Dir(d.File)
 	temp, err := claim(filepath.Join(dir, d.database+disk.Partial))

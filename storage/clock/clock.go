@@ -103,21 +103,9 @@ func (s State) Warning() string {
 	if s.Jump() < 0 {
 		direction, normal = "back", ""
 	}
-	return fmt.Sprintf("The clock has jumped %s %s since %s, the last trusted time.%s Nothing is deleted by age for now. "+
+	return fmt.Sprintf("The clock has jumped %.1f hours %s since %s, the last trusted time.%s Nothing is deleted by age for now. "+
 		"If the clock is wrong, set it right. If it is right, do nothing: deleting starts again at %s.",
-		rough(s.Jump().Abs()), direction, stamp(s.Doubt.Trusted), normal, stamp(s.TrustedAt()))
+		s.Jump().Abs().Hours(), direction, stamp(s.Doubt.Trusted), normal, stamp(s.TrustedAt()))
 }
 
 func stamp(at int64) string { return time.UnixMilli(at).UTC().Format(time.RFC3339) }
-
-// rough writes a duration in days, hours or minutes.
-func rough(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= 2*day:
-		return fmt.Sprintf("%d days", (d+day/2)/day)
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%d hours", (d+time.Hour/2)/time.Hour)
-	}
-	return fmt.Sprintf("%d minutes", (d+time.Minute/2)/time.Minute)
-}

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// bootstrapToken is the name of the first operator's access tokens.
 const bootstrapToken = "bootstrap"
 
 // Bootstrap is the first operator's access token.
@@ -30,19 +28,15 @@ const firstRequestAt = "first_request_at"
 // token. Requests set a flag; KeepFirstRequest writes the row once.
 type firstRequest struct {
 	made atomic.Bool
-	kept bool          // the row is written; only KeepFirstRequest uses it
-	wake chan struct{} // has a value when there is a row to write
+	kept bool // the row is written; only KeepFirstRequest uses it
 }
 
-// note notes an authenticated request.
+// note notes an authenticated request. It writes only once, because all requests share the flag.
 func (f *firstRequest) note() {
-	if !f.made.Load() && f.made.CompareAndSwap(false, true) {
-		f.wake <- struct{}{}
+	if !f.made.Load() {
+		f.made.Store(true)
 	}
 }
-
-// FirstRequest receives a value when KeepFirstRequest has something to write.
-func (d *Directory) FirstRequest() <-chan struct{} { return d.firstRequest.wake }
 
 // KeepFirstRequest writes that there was an authenticated request. The owner of the file calls it from time to time.
 func (d *Directory) KeepFirstRequest(ctx context.Context) error {
@@ -93,23 +87,6 @@ func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 		}
 		d.bootstrapCreated = true
 		return d.inviteOperator(t, first, b)
-	})
-}
-
-// EnsureCustomerRole adds the built-in role customer to a file of a version that did not have it. It refuses a file in which a role of the
-// operator's own has this name. Call it before the file runs.
-func (d *Directory) EnsureCustomerRole() error {
-	return d.file.Alone(func(t *sqlite.Tx) error {
-		role, err := roleNamed(t, access.RoleCustomer)
-		switch {
-		case fault.KindOf(err) == fault.NotFound:
-			_, err = insertRole(t, access.RoleCustomer, true)
-			return err
-		case err != nil || role.BuiltIn:
-			return err
-		}
-		return fault.Advise(errors.New("a role of your own has the name customer, which is a built-in role now"),
-			`rename your role, and start again: sqlite3 %s "UPDATE roles SET name = 'my-customer' WHERE name = 'customer'"`, d.file.Path())
 	})
 }
 

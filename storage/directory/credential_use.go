@@ -31,7 +31,6 @@ type credentialUses [useShards]struct {
 	written map[credentialRow]int64 // when a use was last taken to be written, less than noteEvery ago
 }
 
-// credentialRow is the row of an API key or of an access token.
 type credentialRow struct {
 	row   int64
 	token bool
@@ -43,13 +42,11 @@ type credentialDay struct {
 	day int64
 }
 
-// credentialUse is how a credential was used in a day.
 type credentialUse struct {
 	at int64 // the last use, in milliseconds
 	access.KeyUse
 }
 
-// useNote is a use of one credential that is to be written.
 type useNote struct {
 	credentialDay
 	credentialUse

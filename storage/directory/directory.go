@@ -43,12 +43,11 @@ type Target = audit.Target
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
 func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota.Quotas, hooks Hooks) *Directory {
-	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks, firstRequest: firstRequest{wake: make(chan struct{}, 1)}}
+	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks}
 	d.Reader = principal.New(reads, d.bindSubject)
 	return d
 }
 
-// workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 
 // audited is work whose cost includes the deliveries of its audit event.

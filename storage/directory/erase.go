@@ -98,7 +98,6 @@ type batch struct {
 // batchRows limits how long other writes wait for one part of a batch.
 const batchRows = 500
 
-// inBatches makes the changes for an owner.
 func (d *Directory) inBatches(ctx context.Context, owner int64, batches []batch) error {
 	for _, b := range batches {
 		if err := scan.Rows(ctx, func(after int64) (last int64, err error) {

@@ -33,23 +33,12 @@ func alreadyExists(sort, existing string, fields ...string) error {
 	return f
 }
 
-// errInUse refuses to remove a thing of the sort while others refer to it.
 func errInUse(sort, others string) error {
 	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
 }
 
-// errBuiltIn refuses to change a built-in thing of the sort.
 func errBuiltIn(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
-}
-
-// remove deletes a row, or returns used if something still refers to it.
-func remove(t *sqlite.Tx, used error, text string, args ...any) error {
-	err := t.Exec(text, args...)
-	if sqlite.IsReferenced(err) {
-		return used
-	}
-	return err
 }
 
 // missing is a field that a creation needs, and whether the request lacks it.

@@ -47,7 +47,6 @@ func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []tim
 	return nil
 }
 
-// expiring is a credential that ends soon.
 type expiring struct {
 	Row          int64  `db:"id"`
 	Organization int64  `db:"organization_id"`

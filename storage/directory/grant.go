@@ -26,19 +26,7 @@ func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere boo
 		return nil
 	}
 	return fault.New(fault.Forbidden, access.CodeDenied,
-		"You can grant only permissions that you have, and you lack %s; ask a user who has it, or grant less.", joinKeys(missing))
-}
-
-// maxListed bounds how many permissions a message names.
-const maxListed = 20
-
-// joinKeys names permissions in a sentence.
-func joinKeys(s access.Scope) string {
-	keys := s.Keys()
-	if len(keys) <= maxListed {
-		return strings.Join(keys, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(keys[:maxListed], ", "), len(keys)-maxListed)
+		"You can grant only permissions that you have, and you lack %s; ask a user who has it, or grant less.", strings.Join(missing.Keys(), ", "))
 }
 
 // mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that has more than

@@ -69,7 +69,6 @@ func namedOwner(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, er
 		"This user is not an active member of the organization; name a member, or leave user_id out.")
 }
 
-// memberOwner returns a user as the owner of a new key.
 func memberOwner(t *sqlite.Tx, organization, user int64) (o keyOwner, err error) {
 	err = t.Get(&o, `
 		SELECT ?2 AS user_id, p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principal.ActingRoleColumns+`
@@ -121,7 +120,6 @@ func nameOwner(details map[string]any, by access.Principal, k access.Key) {
 	}
 }
 
-// serviceName is the name of every service account.
 const serviceName = "Service account"
 
 // makeOwner returns the row id of an owner. It creates the service account of an organization when it is first needed.
@@ -140,7 +138,6 @@ func (d *Directory) makeOwner(t *sqlite.Tx, by access.Actor, organization int64,
 	return account.RowID, d.joinService(t, by, organization, account.RowID)
 }
 
-// joinService makes the service account a member, unless it is one.
 func (d *Directory) joinService(t *sqlite.Tx, by access.Actor, organization, account int64) error {
 	var joined bool
 	if err := t.Get(&joined, "SELECT EXISTS (SELECT 1 FROM memberships WHERE organization_id = ? AND user_id = ?)", organization, account); err != nil || joined {

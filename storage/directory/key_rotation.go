@@ -61,7 +61,6 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 	})
 }
 
-// rotatable refuses a key that has a successor, is revoked or has expired.
 func rotatable(k access.Key, now int64) error {
 	if k.RotatedTo != nil {
 		refused := fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one.", *k.RotatedTo)

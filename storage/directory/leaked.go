@@ -8,7 +8,6 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// leaked is an API key or an access token that somebody has reported as leaked.
 type leaked struct {
 	IsKey        bool   `db:"is_key"`
 	Row          int64  `db:"id"`

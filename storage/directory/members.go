@@ -113,7 +113,6 @@ func membership(t *sqlite.Tx, organization, user string) (in access.Organization
 	return in, who, err
 }
 
-// member reads a membership. It returns sql.ErrNoRows if there is none.
 func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
 	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 	return m, err

@@ -42,7 +42,6 @@ func (d *Directory) OrganizationPage(ctx context.Context, beginning string, befo
 // beginningIs is the condition for organizations whose name or external id begins with a text.
 const beginningIs = `(o.name LIKE ?5 ESCAPE '\' OR o.external_id LIKE ?5 ESCAPE '\')`
 
-// startingWith returns the pattern of texts that begin with a text.
 func startingWith(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
 }
@@ -189,7 +188,7 @@ func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
 		}
 	}
 	d.OutdatePrincipals(t) // portal sessions of its service account
-	return remove(t, errInUse("organization", "something still depends on it"), "DELETE FROM organizations WHERE id = ?", row)
+	return t.Exec("DELETE FROM organizations WHERE id = ?", row)
 }
 
 // RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in
@@ -216,7 +215,6 @@ func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) e
 		"SELECT public_id FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }
 
-// organization reads an organization inside a transaction.
 func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
 	return sqlite.One[access.Organization](t, "organization", selectOrganizations+" WHERE o.id = ?", row)
 }

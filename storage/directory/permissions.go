@@ -126,8 +126,7 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 			return fault.New(fault.Forbidden, access.CodeDenied,
 				"You can delete only internal permissions that you have, and you lack %s; ask a user who has it.", key)
 		}
-		used := errInUse("permission", "roles grant it; take it out of their permissions first")
-		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
+		if err := sqlite.RefuseIf(t, errInUse("permission", "roles grant it; take it out of their permissions first"), "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
 			return err
 		}
 		if err := sqlite.RefuseIf(t, errInUse("permission", "API keys have it in their scope; revoke them first"), `
@@ -136,7 +135,7 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 			t.Now(), key); err != nil {
 			return err
 		}
-		if err := remove(t, used, "DELETE FROM permissions WHERE id = ?", p.RowID); err != nil {
+		if err := t.Exec("DELETE FROM permissions WHERE id = ?", p.RowID); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)

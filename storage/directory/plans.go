@@ -80,8 +80,7 @@ func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string
 		if err != nil {
 			return err
 		}
-		used := errInUse("plan", "organizations have it; give them another plan first")
-		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", plan.RowID); err != nil {
+		if err := sqlite.RefuseIf(t, errInUse("plan", "organizations have it; give them another plan first"), "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", plan.RowID); err != nil {
 			return err
 		}
 		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.
@@ -89,7 +88,7 @@ func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string
 		if err := t.Exec(move, plan.RowID); err != nil {
 			return err
 		}
-		if err := remove(t, used, "DELETE FROM plans WHERE id = ?", plan.RowID); err != nil {
+		if err := t.Exec("DELETE FROM plans WHERE id = ?", plan.RowID); err != nil {
 			return err
 		}
 		return d.hooks.Audit(t, by, 0, access.PlanDeleted, Target{Type: "plan", ID: name}, nil)

@@ -93,11 +93,10 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 		if r.BuiltIn {
 			return errBuiltIn("role", name)
 		}
-		used := errInUse("role", "members of organizations have it; give them another role first")
-		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
+		if err := sqlite.RefuseIf(t, errInUse("role", "members of organizations have it; give them another role first"), "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
-		if err := remove(t, used, "DELETE FROM roles WHERE id = ?", r.RowID); err != nil {
+		if err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)

@@ -191,8 +191,7 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 		if len(found) > 0 {
 			return errInUse("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
-		used := errInUse("user", "something still depends on it; set is_active to false instead")
-		if err := remove(t, used, "DELETE FROM users WHERE id = ?", row); err != nil {
+		if err := t.Exec("DELETE FROM users WHERE id = ?", row); err != nil {
 			return err
 		}
 		return d.hooks.Audit(t, by, 0, access.UserDeleted, Target{Type: "user", ID: user.ID}, nil)

@@ -102,16 +102,7 @@ func checkOwned(name string, info fs.FileInfo) error {
 
 // nameTaken describes the file that has a name which Keyhook needs.
 func nameTaken(name string, err error) error {
-	kind := "a file"
-	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		kind = map[fs.FileMode]string{
-			fs.ModeSymlink: "a symbolic link", fs.ModeDir: "a directory", fs.ModeNamedPipe: "a named pipe", fs.ModeSocket: "a socket",
-		}[info.Mode().Type()]
-	}
-	if kind == "" {
-		kind = "not a regular file"
-	}
-	return refuse(err, fmt.Sprintf("cannot use the name %s, because it is %s that Keyhook did not make", name, kind), "look at it and move it away")
+	return refuse(err, name+" is in the way, and Keyhook did not make it", "look at it and move it away")
 }
 
 // Exists reports whether the name exists, even as a link without a target.

@@ -35,12 +35,9 @@ type Changed struct {
 	KeyID         string   // id of the new key
 	PreviousKeyID string   // id of the key before; empty if it is the same
 	Secrets       int      // number of secrets that were sealed with the new key
-	Unreadable    []string // ids of subscriptions with a secret that none of the keys opens; their secrets must be rotated
 	Headers       int      // number of subscriptions whose own headers were sealed with the new key
-	// UnreadableHeaders are the ids of subscriptions with own headers that none of the keys opens; they must be set again.
-	UnreadableHeaders []string
-	KeyFile           string   // path of the key file; empty if the operator configured the key
-	OldKeys           []string // files to which the old keys of the key file were moved
+	KeyFile       string   // path of the key file; empty if the operator configured the key
+	OldKeys       []string // files to which the old keys of the key file were moved
 }
 
 // Find finds the new key, and all keys that may open a secret of the database at path. It writes nothing. The caller advises how to
@@ -146,7 +143,6 @@ const changeBatch = 200
 type sealedRow struct {
 	Row      int64  `db:"id"`
 	ID       string `db:"public_id"`
-	Deleted  bool   `db:"deleted"`
 	Secret   []byte `db:"secret"`
 	Previous []byte `db:"previous_secret"`
 	Headers  []byte `db:"headers"`
@@ -154,40 +150,25 @@ type sealedRow struct {
 
 func sealedRows(t *sqlite.Tx, after int64) (rows []sealedRow, err error) {
 	err = t.List(&rows, `
-		SELECT id, public_id, deleted_at IS NOT NULL AS deleted, secret, previous_secret,
+		SELECT id, public_id, secret, previous_secret,
 		       (SELECT sealed FROM subscription_headers WHERE subscription_id = subscriptions.id) AS headers
 		FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?`, after, changeBatch)
 	return rows, err
 }
 
-// sealWith seals the secrets and the headers of a subscription with the active key of ring. It does not change a secret that no key of
-// the ring opens.
+// sealWith seals the secrets and the headers of a subscription with the active key of ring. What no key of the ring opens stays as it
+// is: its subscription was blocked before, and says so.
 func (r sealedRow) sealWith(t *sqlite.Tx, ring *seal.Ring, result *Changed) error {
-	readable, err := r.seal(t, ring, r.Secret, r.ID, "UPDATE subscriptions SET secret = ? WHERE id = ?", &result.Secrets)
-	if err == nil && len(r.Previous) > 0 {
-		var previous bool
-		previous, err = r.seal(t, ring, r.Previous, r.ID, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", &result.Secrets)
-		readable = readable && previous
+	again := func(sealed []byte, owner, update string, count *int) error {
+		plain, err := ring.Open(sealed, owner)
+		if err != nil {
+			return nil
+		}
+		*count++
+		return t.Exec(update, ring.Seal(plain, owner), r.Row)
 	}
-	if !readable && !r.Deleted {
-		result.Unreadable = append(result.Unreadable, r.ID)
-	}
-	if err != nil || len(r.Headers) == 0 {
-		return err
-	}
-	readable, err = r.seal(t, ring, r.Headers, headersOwner(r.ID), "UPDATE subscription_headers SET sealed = ? WHERE subscription_id = ?", &result.Headers)
-	if !readable {
-		result.UnreadableHeaders = append(result.UnreadableHeaders, r.ID)
-	}
-	return err
-}
-
-// seal seals one text of a subscription again, and counts it.
-func (r sealedRow) seal(t *sqlite.Tx, ring *seal.Ring, sealed []byte, owner, update string, count *int) (readable bool, err error) {
-	plain, err := ring.Open(sealed, owner)
-	if err != nil {
-		return false, nil
-	}
-	*count++
-	return true, t.Exec(update, ring.Seal(plain, owner), r.Row)
+	return errors.Join(
+		again(r.Secret, r.ID, "UPDATE subscriptions SET secret = ? WHERE id = ?", &result.Secrets),
+		again(r.Previous, r.ID, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", &result.Secrets),
+		again(r.Headers, headersOwner(r.ID), "UPDATE subscription_headers SET sealed = ? WHERE subscription_id = ?", &result.Headers))
 }

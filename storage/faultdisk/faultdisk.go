@@ -78,7 +78,6 @@ func faultFor(op Op, path string) int32 {
 	return f.Code
 }
 
-// faultForHandle is faultFor for a handle, SQLite's name of an open file.
 func faultForHandle(op Op, handle uintptr) int32 {
 	disk.Lock()
 	defer disk.Unlock()

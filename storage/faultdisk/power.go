@@ -85,7 +85,6 @@ func (c change) apply(content []byte) []byte {
 	return content
 }
 
-// noteWrite records an unflushed change.
 func noteWrite(handle uintptr, c change) {
 	disk.Lock()
 	defer disk.Unlock()

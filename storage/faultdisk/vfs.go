@@ -21,7 +21,6 @@ func at[T any](a address) *T { return *(**T)(unsafe.Pointer(&a)) }
 // toC turns a function into a C pointer. The function must be a top-level one, which never moves.
 func toC[F any](f F) address { return *(*address)(unsafe.Pointer(&struct{ f F }{f})) }
 
-// toGo turns a C pointer into a function.
 func toGo[F any](a address) F { return *(*F)(unsafe.Pointer(&struct{ a address }{a})) }
 
 type (
@@ -36,7 +35,6 @@ type (
 	opening  = func(*libc.TLS, address, address, address, int32, address) int32
 )
 
-// system is SQLite's view of the machine's file system.
 var system address
 
 // originals maps our method tables to the system's tables, and back. Databases and logs have different tables.
@@ -72,7 +70,6 @@ func Install() {
 	})
 }
 
-// original returns the system's methods of a file.
 func original(handle address) *methods {
 	originals.Lock()
 	defer originals.Unlock()

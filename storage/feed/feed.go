@@ -172,7 +172,6 @@ const wantedInFeed = `
 	e.held IS NOT NULL AND e.created_at >= :since AND ` + fanout.Wanted + ` AND e.about IS NOT :subscription AND ` + delivery.NotTest + `
 	AND ` + fanout.Passes
 
-// looked is an event that a read of a feed looks at.
 type looked struct {
 	ID     int64 `db:"id"`
 	At     int64 `db:"created_at"`
@@ -215,7 +214,6 @@ func (s *Feeds) readFeed(ctx context.Context, f *feed, rows int, page *webhook.F
 	return nil
 }
 
-// readFound returns events with what their headers need.
 func (s *Feeds) readFound(ctx context.Context, f feed, found []int64) (events []webhook.Job, err error) {
 	if len(found) == 0 {
 		return nil, nil

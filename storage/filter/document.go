@@ -23,7 +23,6 @@ type finding struct {
 	seen   string // see finding.show
 }
 
-// look returns what stands at the path of a condition.
 func (d *Document) look(c *Condition) *finding {
 	f := d.looked[c.Path]
 	if f == nil {

@@ -79,7 +79,6 @@ func New(path string, op Op, value []byte) (c Condition, p *Problem) {
 	return c, c.readValue()
 }
 
-// readValue sets want.
 func (c *Condition) readValue() *Problem {
 	values := []json.RawMessage{c.Value}
 	if c.Op == In {

@@ -16,7 +16,6 @@ const (
 	nested  = 'o' // an object or an array; it compares with nothing
 )
 
-// scalar is a value of a condition or of an event.
 type scalar struct {
 	kind   byte
 	text   string // of a string, or true or false
@@ -58,7 +57,6 @@ type decimal struct {
 
 func (d decimal) isUsual() bool { return -usualExponent <= d.exponent && d.exponent <= usualExponent }
 
-// parseDecimal reads a JSON number.
 func parseDecimal(s string) (d decimal) {
 	d.sign = 1
 	if rest, isNegative := strings.CutPrefix(s, "-"); isNegative {

@@ -86,7 +86,6 @@ func (h *History) LoggedSubscription(ctx context.Context, organization int64, id
 // redeliveries create more than one.
 const maxDeliveryLookups = 100
 
-// attemptQuery is a search for attempts of a subscription.
 type attemptQuery struct {
 	logs     *scan.Reader
 	attempts *[]webhook.Attempt
@@ -176,7 +175,6 @@ const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d I
 	WHERE d.subscription_id = :subscription AND d.state >= ` + delivery.Sending + `
 	AND (d.due_at, ` + delivery.AttemptRow + `) >= (:low_at, :low_row) AND (d.due_at, ` + delivery.AttemptRow + `) < (:high_at, :high_row)`
 
-// setAttemptIDs sets the public ids of an attempt.
 func (h *History) setAttemptIDs(a *webhook.Attempt) {
 	a.ID = h.o.IDs.ID(access.AttemptID, a.RowID, a.AttemptedAt)
 	a.EventID = h.o.IDs.ID(access.EventID, a.EventRow, a.EventAt)

@@ -63,7 +63,6 @@ func (h *History) EventRows(ctx context.Context, organization int64, f webhook.E
 const listedEvents = `
 	e.type >= ?5 AND e.type < ?6 AND e.created_at >= ?7 AND e.created_at < ?8 AND e.type NOT IN (SELECT value FROM json_each(?9))`
 
-// eventQuery returns the query of a page.
 func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
 	var subscription int64
 	if f.Subscription != "" {

@@ -62,7 +62,6 @@ func missingEvent(err error, isOld bool) error {
 		"There is no such event. This id is older than storage.retention_events, and older events are deleted.")
 }
 
-// receiverRow is a row of ReceiverPage.
 type receiverRow struct {
 	webhook.ReceiverFacts
 	DeliveriesJSON string  `db:"deliveries"` // an array of storedDelivery
@@ -178,7 +177,6 @@ func (h *History) receiver(ctx context.Context, organization int64, e webhook.Ev
 var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + SubscriptionJoins + `
 	WHERE s.organization_id = ?1 AND s.public_id = ?2`
 
-// receiverFacts reads a row.
 func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.ReceiverFacts, error) {
 	f := row.ReceiverFacts
 	h.Complete(&f.Subscription, e.Hold)

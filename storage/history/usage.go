@@ -35,7 +35,6 @@ func (h *History) OrganizationUsage(ctx context.Context, organization int64, f a
 	})
 }
 
-// usagePage reads a page of a list of days.
 func usagePage(ctx context.Context, organization int64, f access.UsageFilter, list scan.List[access.Usage]) (page access.UsagePage, err error) {
 	q := scan.Query{Organization: organization, Limit: f.Limit + 1, Filtered: true, Args: []any{f.Since, f.Until, f.After.Row, f.After.Day}}
 	if f.ByMonth {

@@ -86,7 +86,6 @@ func (r *Reader) readIdentity(ctx context.Context, i access.Identity, organizati
 // the second reads the user again, and the third allows for one change in between.
 const maxBindings = 3
 
-// identityKey is the key of an identity in the cache.
 func identityKey(i access.Identity, named string) access.Digest {
 	var b []byte
 	for _, part := range []string{i.Subject, i.Email, i.Organization, named} {
@@ -134,7 +133,6 @@ func unknownUser(why error) error {
 		"The user of this token is not known here; an operator can create one with the token's sub as external_id.").Because(why)
 }
 
-// organizationOf returns the row id of the organization in which a user acts.
 func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
 	if i.Organization != "" {
 		row, err := r.membershipNamed(ctx, user, i.Organization)

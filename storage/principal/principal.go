@@ -141,7 +141,6 @@ func (r *Reader) readKeyState(ctx context.Context, statement string, by any) (ac
 	return row.state(), nil
 }
 
-// state returns the row as an access.CredentialState.
 func (r principalRow) state() access.CredentialState {
 	granted := Effective(r.Role)
 	permissions := granted

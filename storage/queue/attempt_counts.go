@@ -48,7 +48,6 @@ func (t *tx) addCounts(organization, subscription int64, add func(*webhook.Attem
 	t.UndoIfFailed()
 }
 
-// writeAttemptCounts adds the counts to the table.
 func (t *tx) writeAttemptCounts() error {
 	for key, counts := range t.attemptCounts {
 		args := make([]any, 0, 6+len(counts.Took))

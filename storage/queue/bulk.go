@@ -20,7 +20,6 @@ const (
 	eventsPerLookup = 10     // events whose deliveries one read finds; each may have thousands
 )
 
-// endOf is the state of the deliveries of a list.
 var endOf = map[webhook.EventState]webhook.DeliveryState{
 	webhook.AnyDelivered: webhook.Delivered, webhook.AnyExhausted: webhook.Exhausted, webhook.AnyDropped: webhook.Dropped,
 	webhook.AnyExpired: webhook.Pending,

@@ -70,7 +70,6 @@ type discarded struct {
 	err       error // why it ended early; nil if it did not
 }
 
-// waitingDelivery is a pending delivery with the time of its event.
 type waitingDelivery struct {
 	ID      int64 `db:"id"`
 	DueAt   int64 `db:"due_at"`

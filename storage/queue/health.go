@@ -11,7 +11,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// stepHealth updates the subscription's health after an attempt and returns the new health.
 func (t *tx) stepHealth(sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err

@@ -20,7 +20,6 @@ import (
 // holdName is the row of table instance with the storedHold.
 const holdName = "hold"
 
-// storedHold is the form of a Hold in the file.
 type storedHold struct {
 	Since  int64  `json:"since"`
 	Reason string `json:"reason"`
@@ -56,7 +55,6 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	return t.queueHold, nil
 }
 
-// loadHold reads the hold at the start.
 func (t *tx) loadHold() error {
 	hold, err := t.hold()
 	t.committedHold.Store(hold)
@@ -91,7 +89,6 @@ func (q *Queue) BeginHold(now *sqlite.Tx, reason string) error {
 	return t.writeHold(webhook.Hold{Since: t.Now(), Reason: reason, Last: t.lastDelivery})
 }
 
-// writeHold stores a hold.
 func (t *tx) writeHold(hold webhook.Hold) error {
 	if err := instance.Save(t.Tx, holdName, storedHold(hold)); err != nil {
 		return err
@@ -124,7 +121,6 @@ func (q *Queue) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 	})
 }
 
-// releaseQueue removes the hold and writes the audit event.
 func (t *tx) releaseQueue(by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
 	if err := t.Exec("DELETE FROM instance WHERE name = ?", holdName); err != nil {
 		return fmt.Errorf("release queue: %w", err)

@@ -122,13 +122,11 @@ func (t *tx) loadSalt() (err error) {
 // Pending returns the count of pending deliveries, which everybody may read.
 func (m *Memory) Pending() *pending.Count { return m.pending }
 
-// with returns the memory with the transaction that runs now.
 func (m *Memory) with(now *sqlite.Tx) *tx {
 	m.running.Tx = now
 	return &m.running
 }
 
-// job turns a function of a tx into one of the engine.
 func (m *Memory) job(fn func(*tx) error) func(*sqlite.Tx) error {
 	return func(now *sqlite.Tx) error { return fn(m.with(now)) }
 }
@@ -154,7 +152,6 @@ func (t *tx) flush() error {
 	return t.Quotas.Write(t.Tx)
 }
 
-// organizationID returns the public id of an organization.
 func (t *tx) organizationID(row int64) (string, error) {
 	if id, ok := t.organizations[row]; ok {
 		return id, nil

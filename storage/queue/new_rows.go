@@ -18,7 +18,6 @@ type newRows struct {
 	keys               map[idempotencyKey]struct{}
 }
 
-// idempotencyKey is a publisher's name for an event.
 type idempotencyKey struct {
 	organization int64
 	key          string
@@ -38,7 +37,6 @@ var (
 	})
 )
 
-// delayEvent adds an event to the new rows.
 func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, held sql.NullInt64, filtered int, body []byte) {
 	var key, digest any
 	if e.IdempotencyKey != "" {
@@ -52,7 +50,6 @@ func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64
 	t.Delay(1+len(body)/pageSize, t.writeNewRows)
 }
 
-// delayDeliveries adds the deliveries of one event to the new rows.
 func (t *tx) delayDeliveries(jobs []webhook.Job) {
 	for i := range jobs {
 		state := webhook.Pending
@@ -66,7 +63,6 @@ func (t *tx) delayDeliveries(jobs []webhook.Job) {
 	t.Delay(len(jobs), t.writeNewRows)
 }
 
-// writeNewRows writes the new rows to the tables.
 func (t *tx) writeNewRows() error {
 	if _, err := insertEvents.Exec(t.Tx, eventArgs, t.newRows.events); err != nil {
 		return fmt.Errorf("insert events: %w", err)

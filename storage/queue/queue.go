@@ -72,7 +72,6 @@ func (q *Queue) PendingJobs(ctx context.Context, subscription int64, limit int, 
 const jobColumns = `d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 	e.type AS event_type, e.created_at AS event_at, e.body`
 
-// jobs reads deliveries with their events.
 func (q *Queue) jobs(ctx context.Context, text string, args ...any) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := q.reads.List(ctx, &jobs, text, args...)

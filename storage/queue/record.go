@@ -24,7 +24,6 @@ func (q *Queue) Record(ctx context.Context, results ...webhook.Result) ([]webhoo
 	return settled, nil
 }
 
-// record is Record in a transaction.
 func (t *tx) record(results []webhook.Result) ([]webhook.Settled, error) {
 	sending, err := deliveriesInProgress(t, results)
 	if err != nil {
@@ -143,7 +142,6 @@ func (t *tx) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliverySta
 	return webhook.Pending, r.RetryAt
 }
 
-// insertAttempts writes the rows of the attempts.
 func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, settled []webhook.Settled) error {
 	const attemptArgs = 11 // of one row
 	args := make([]any, 0, len(results)*attemptArgs)

@@ -42,7 +42,6 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 	})
 }
 
-// makeHealthy activates a subscription unless it is healthy.
 func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	if sub.Status == webhook.Healthy {
 		return nil

@@ -111,7 +111,6 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, d
 	})
 }
 
-// prepareReplay finds the subscription and the row ids of the period.
 func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
 	o, err := q.openReplay(ctx, organization, id, r.DryRun)
 	if err != nil {
@@ -177,7 +176,6 @@ func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg)
 	return args
 }
 
-// chunk is the result of one read.
 type chunk struct {
 	Seen      int64  `db:"seen"`
 	Reached   int64  `db:"reached"`    // the last row that was read
@@ -209,7 +207,6 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 	return err
 }
 
-// nextChunk reads the next events of a range.
 func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, most int) (c chunk, err error) {
 	err = q.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,

@@ -34,7 +34,6 @@ func (q *Queue) Target(ctx context.Context, subscription int64) (webhook.Target,
 	return q.target(q.reads.In(ctx), subscription)
 }
 
-// targetRow is what the file has of a target.
 type targetRow struct {
 	webhook.Subscription
 	Organization  int64  `db:"organization_id"`
@@ -44,7 +43,6 @@ type targetRow struct {
 	Headers       []byte `db:"headers"`
 }
 
-// target is Target for a transaction.
 func (q *Queue) target(from sqlite.Reader, subscription int64) (webhook.Target, error) {
 	row, err := sqlite.One[targetRow](from, "subscription", `
 		SELECT `+history.SubscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
@@ -59,7 +57,6 @@ func (q *Queue) target(from sqlite.Reader, subscription int64) (webhook.Target, 
 	return q.openTarget(row), nil
 }
 
-// openTarget decrypts what a target needs.
 func (q *Queue) openTarget(row targetRow) webhook.Target {
 	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,

@@ -48,7 +48,6 @@ func (q *Queue) BeginTest(ctx context.Context, organization int64, id, eventType
 	return test.target, test.job, webhook.AttemptRow(test.job.Delivery, 1), err
 }
 
-// testDelivery is a test delivery with its receiver.
 type testDelivery struct {
 	target webhook.Target
 	job    webhook.Job

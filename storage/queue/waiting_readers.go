@@ -75,7 +75,6 @@ func (w *waitingReaders) remove(organization int64, c chan struct{}) {
 	w.organizations[organization] = readers
 }
 
-// wake wakes the readers of an organization.
 func (w *waitingReaders) wake(organization int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -102,7 +102,6 @@ func (c *Cleaner) cleanOrganizations(ctx context.Context, after int64) (last int
 	return organizations[len(organizations)-1].RowID, busy, err
 }
 
-// cleanErased cleans the next erased users after a row, and returns the last one.
 func (c *Cleaner) cleanErased(ctx context.Context, after int64) (last int64, err error) {
 	users, err := c.o.Directory.UsersToClean(ctx, after, cleaningsPerPass)
 	if err != nil {

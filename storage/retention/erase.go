@@ -159,7 +159,6 @@ func (c *Cleaner) cleanPaused(t *sqlite.Tx, subscription, details string) error 
 	return err
 }
 
-// publishedAudit is an event that publishes an audit event.
 type publishedAudit struct {
 	RowID        int64  `db:"id"`
 	Type         string `db:"type"`
@@ -218,7 +217,6 @@ func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUs
 	return err
 }
 
-// cleanBody returns the body of an event without the personal data of erased users.
 func (c *Cleaner) cleanBody(erased audit.ErasedUsers, e publishedAudit) ([]byte, error) {
 	var body struct{ Data audit.Data }
 	if err := json.Unmarshal(e.Body, &body); err != nil {

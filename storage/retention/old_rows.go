@@ -28,7 +28,6 @@ const (
 	vacuumPages       = 200
 )
 
-// oldRows is how far the deletion by age got.
 type oldRows struct {
 	after          int64     // the last event that this pass has read
 	auditAfter     int64     // the last audit event that this pass has read
@@ -91,7 +90,6 @@ func (c *Cleaner) deleteOldBatch(ctx context.Context, now int64) (more bool, err
 	return events || auditEvents || minutes, errors.Join(err1, err2, err3)
 }
 
-// oldEvent is an event that is old enough to delete.
 type oldEvent struct {
 	ID      int64 `db:"id"`
 	Waiting bool  `db:"waiting"` // a delivery is pending for an open subscription, or an attempt is running

@@ -14,14 +14,12 @@ const (
 	passInterval  = time.Minute // pause after a sweep of both tables
 )
 
-// sweep is a slow walk through a table, again and again.
 type sweep struct {
 	next        string // SQL that reads the next rows
 	after       int64  // the last row that was read
 	passedYoung bool   // the sweep has passed a row that is not old
 }
 
-// sweeps are the sweeps of a store, and the time of the next step.
 type sweeps struct {
 	events, audit sweep
 	next          time.Time

@@ -48,7 +48,6 @@ func (l List[T]) Page(ctx context.Context, q Query) (page access.Page[T], err er
 	return page, err
 }
 
-// listSearch is a search of one page.
 type listSearch[T any] struct {
 	List[T]
 	query Query

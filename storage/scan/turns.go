@@ -24,7 +24,6 @@ type turns struct {
 	organizations map[int64]*turn // those that have a read; the others cost nothing
 }
 
-// turn is the turn of one organization.
 type turn struct {
 	taken chan struct{} // contains one token while a read runs
 	reads int           // under way or waiting

@@ -109,7 +109,6 @@ type Query struct {
 	IDs          publicid.Maker
 }
 
-// everywhere reports whether the caller may read all organizations.
 func (q Query) everywhere() bool { return q.Can(access.PlatformRead) }
 
 // Run makes the lookups that the caller may make, and returns what they find, the best first. A text that nothing can have finds
@@ -259,7 +258,6 @@ func (f *Found) complete(l Lookup, ids publicid.Maker, now int64) {
 	f.Detail = strings.Join(parts, ", ")
 }
 
-// text is what a caller looks for.
 type text struct {
 	text   string
 	lower  string        // without the scheme of a URL

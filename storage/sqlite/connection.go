@@ -95,7 +95,6 @@ func readerPragmas() []pragma {
 	)
 }
 
-// replace gives the pragma of that name another value.
 func replace(pragmas []pragma, by pragma) []pragma {
 	pragmas[slices.IndexFunc(pragmas, func(p pragma) bool { return p.name == by.name })] = by
 	return pragmas
@@ -132,7 +131,6 @@ func connect(ctx context.Context, path string, n int, pragmas []pragma, options 
 	return db, nil
 }
 
-// readDatabase opens a connection that only reads, calls read with it, and closes it.
 func readDatabase(ctx context.Context, path string, read func(*sqlx.DB) error, options ...string) error {
 	db, err := connect(ctx, path, 1, readerPragmas(), options...)
 	if err != nil {

@@ -13,16 +13,15 @@ import (
 
 // The result codes of SQLite that Keyhook distinguishes (sqlite.org/rescode.html).
 const (
-	sqliteError      = 1
-	sqliteFull       = 13
-	sqliteForeignKey = 787
-	primaryMask      = 0xff
-	sqliteBusy       = 5
-	sqliteReadOnly   = 8
-	sqliteIOError    = 10
-	sqliteCorrupt    = 11
-	sqliteCantOpen   = 14
-	sqliteNotADB     = 26
+	sqliteError    = 1
+	sqliteFull     = 13
+	primaryMask    = 0xff
+	sqliteBusy     = 5
+	sqliteReadOnly = 8
+	sqliteIOError  = 10
+	sqliteCorrupt  = 11
+	sqliteCantOpen = 14
+	sqliteNotADB   = 26
 
 	sqliteRead      = 266
 	sqliteShortRead = 522
@@ -32,7 +31,6 @@ const (
 	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
 )
 
-// code returns SQLite's extended result code, or 0 for other errors.
 func code(err error) int {
 	if e, ok := errors.AsType[*modernc.Error](err); ok {
 		return e.Code()
@@ -40,14 +38,10 @@ func code(err error) int {
 	return 0
 }
 
-// isFull reports whether err says that the disk has no room.
 func isFull(err error) bool {
 	c := code(err)
 	return c&primaryMask == sqliteFull || c == sqliteIndexSize || errors.Is(err, errSpent)
 }
-
-// IsReferenced reports whether err says that something still refers to the row.
-func IsReferenced(err error) bool { return code(err) == sqliteForeignKey }
 
 // Missing turns "no rows" into the NotFound fault for a thing of the given sort. Other errors stay.
 func Missing(err error, sort string) error {

@@ -149,13 +149,11 @@ func readHeader(path string) (version int64, err error) {
 	return int64(binary.BigEndian.Uint32(header[versionAt:])), nil
 }
 
-// noDatabase refuses a file that is not an SQLite database.
 func noDatabase(path string) error {
 	return fault.Advise(fmt.Errorf("%w: %s is no database at all, and was left as it is", ErrForeignFile, path),
 		"set storage.path to another file, or put the database back from a backup")
 }
 
-// otherApplication refuses the database of another program.
 func otherApplication(path string) error {
 	return fault.Advise(fmt.Errorf("%w: %s has another application's tables, and was left as it is", ErrForeignFile, path),
 		"set storage.path to another file")

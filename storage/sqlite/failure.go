@@ -163,7 +163,6 @@ func (c *failures) has(a problem) bool {
 	return slices.Contains(c.wrong[:], a)
 }
 
-// degraded reports whether there is a problem.
 func (c *failures) degraded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,7 +22,6 @@ type fileIdentity struct {
 	info os.FileInfo
 }
 
-// remember stores the identities of our files.
 func (f *File) remember() error {
 	for _, name := range []string{f.o.Path, f.o.Path + disk.WAL, f.o.Path + disk.Lock} {
 		info, err := os.Stat(name)

@@ -100,7 +100,6 @@ func mayBegin(path string) error {
 	return nil
 }
 
-// lockFile locks the database itself, if it exists.
 func (f *File) lockFile() error {
 	if !disk.Exists(f.o.Path) {
 		return nil
@@ -176,7 +175,6 @@ func (f *File) create() error {
 	return nil
 }
 
-// openCheckpointer opens the connection for checkpoints.
 func (f *File) openCheckpointer(ctx context.Context) (err error) {
 	pragmas := replace(writerPragmas(f.o.Synchronous), pragma{"busy_timeout", restartWait, restartWait})
 	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, pragmas, "_txlock=immediate", existing)

@@ -43,7 +43,6 @@ func (p *Pool) close() error {
 	return errors.Join(append(errs, p.db.Close())...)
 }
 
-// statement returns the prepared statement of that text.
 func (p *Pool) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
 	if st, ok := p.prepared.Load(text); ok {
 		return st.(*sqlx.Stmt), nil
@@ -100,7 +99,6 @@ type Reader interface {
 	List(dest any, text string, args ...any) error
 }
 
-// poolReader is a pool with the context of its reads.
 type poolReader struct {
 	*Pool
 	ctx context.Context

@@ -82,7 +82,6 @@ func (f *File) holdReserve() {
 	}
 }
 
-// spendReserve gives the reserve up for the writes that may use it.
 func (f *File) spendReserve() bool {
 	spent, err := f.reserve.giveUp()
 	if err != nil {

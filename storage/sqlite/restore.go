@@ -69,7 +69,6 @@ func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err 
 	return path, replaced, disk.SyncDir(filepath.Dir(path))
 }
 
-// makeCopy creates the file that will replace the database, with a name of its own.
 func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string) error {
 	if err := removeDatabase(temp); err != nil {
 		return fmt.Errorf("remove what an earlier restore has left: %w", err)
@@ -109,7 +108,6 @@ func claimForRestore(path string, owner disk.User) (owned *ownership.Lock, err e
 	return owned, err
 }
 
-// openCopy opens and checks the copy to restore.
 func (o RestoreOptions) openCopy(ctx context.Context, path string) (from *source, err error) {
 	found, reader, err := disk.Locate(o.From)
 	if err != nil {

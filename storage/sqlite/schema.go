@@ -22,7 +22,6 @@ var (
 	ErrNoFile      = errors.New("there is no file") // of Restore
 )
 
-// object is a table or an index of a schema.
 type object struct {
 	Type string `db:"type"`
 	Name string `db:"name"`

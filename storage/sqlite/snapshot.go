@@ -27,7 +27,6 @@ type source struct {
 	db   *sqlx.DB
 }
 
-// openSource opens a database, which must exist.
 func openSource(ctx context.Context, path string) (*source, error) {
 	size, err := fileSize(path)
 	if err == nil && size == 0 {
@@ -98,7 +97,6 @@ type Copies struct {
 	Inspect func(ctx context.Context, db *sqlx.DB) error
 }
 
-// check checks a copy without writers.
 func (c Copies) check(ctx context.Context, path string) error {
 	err := readDatabase(ctx, path, func(db *sqlx.DB) error { return c.checkOpen(ctx, db, path) }, readOnly)
 	switch {
@@ -110,7 +108,6 @@ func (c Copies) check(ctx context.Context, path string) error {
 	return err
 }
 
-// checkOpen checks the whole of a copy.
 func (c Copies) checkOpen(ctx context.Context, db *sqlx.DB, path string) error {
 	found, _, err := readVersion(ctx, db, path)
 	switch {

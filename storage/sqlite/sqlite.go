@@ -69,10 +69,8 @@ type Start struct {
 	WasMade bool // the lock file says that it existed
 }
 
-// version is the schema version after the upgrades (PRAGMA user_version).
 func (o Options) version() int64 { return int64(len(o.Upgrades)) + 1 }
 
-// withDefaults fills in what was left out.
 func (o Options) withDefaults() Options {
 	o.Synchronous = cmp.Or(o.Synchronous, Full)
 	o.LogBounds = cmp.Or(o.LogBounds, defaultLogBounds)

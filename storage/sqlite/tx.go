@@ -26,7 +26,6 @@ type Tx struct {
 	onReserve  bool          // the disk is full, and the transaction uses the reserve
 }
 
-// openTx opens a connection that writes.
 func openTx(ctx context.Context, path string, pragmas []pragma, options ...string) (*Tx, error) {
 	db, err := connect(ctx, path, 1, pragmas, options...)
 	if err != nil {
@@ -159,7 +158,6 @@ func (t *Tx) Exec(text string, args ...any) error {
 	return err
 }
 
-// exec is Exec with the result.
 func (t *Tx) exec(text string, args ...any) (sql.Result, error) {
 	st, err := t.prepared(text)
 	if err != nil {
@@ -250,7 +248,6 @@ func Returning[T any](ctx context.Context, f *File, w Work, fn func(*Tx) (T, err
 // joinedKey is the key of the transaction in the context of Transact. Another file has another key.
 type joinedKey struct{ *File }
 
-// joinedTx is the transaction of Transact.
 type joinedTx struct {
 	*Tx
 	failed error       // of the first write that has failed after it changed something

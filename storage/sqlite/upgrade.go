@@ -78,7 +78,6 @@ func (f *File) migrate(ctx context.Context) (err error) {
 	return nil
 }
 
-// takeSteps runs the missing steps and checks that they lead to the present schema.
 func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 	for from := f.outdated; from < f.o.version(); from++ {
 		if err := t.attempt(f.o.Upgrades[from-1]); err != nil {
@@ -114,7 +113,6 @@ func upgradeCopy(path string, version int64) string {
 
 func (f *File) upgradeCopy() string { return upgradeCopy(f.o.Path, f.o.version()) }
 
-// copyBefore copies the file and checks the copy.
 func (f *File) copyBefore(ctx context.Context) (err error) {
 	if err := f.dropCopy(); err != nil {
 		return err

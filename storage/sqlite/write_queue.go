@@ -46,7 +46,6 @@ func newWriteQueue() *writeQueue {
 	}
 }
 
-// class returns the queue that a write belongs in.
 func (q *writeQueue) class(w *queuedWrite) *fairQueue {
 	if w.Urgent {
 		return &q.urgent
@@ -54,7 +53,6 @@ func (q *writeQueue) class(w *queuedWrite) *fairQueue {
 	return &q.ordinary
 }
 
-// push adds a write to its queue.
 func (q *writeQueue) push(w *queuedWrite) {
 	q.mu.Lock()
 	q.class(w).push(w)
@@ -74,7 +72,6 @@ func (q *writeQueue) withdraw(w *queuedWrite) {
 	}
 }
 
-// empty reports whether no write waits.
 func (q *writeQueue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,7 +127,6 @@ func (q *writeQueue) fill(f *filling, class *fairQueue, writes, cost int, price 
 	return true
 }
 
-// filling is a transaction that is being filled with writes.
 type filling struct {
 	writes []*queuedWrite
 	cost   int

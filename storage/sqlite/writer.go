@@ -16,7 +16,6 @@ import (
 // ErrStopped means that Run has ended.
 var ErrStopped = errors.New("storage is stopped")
 
-// writer is the only connection that writes, and its queue.
 type writer struct {
 	tx      *Tx // has the connection
 	queue   *writeQueue
@@ -368,7 +367,6 @@ func (f *File) undo(cause error) error {
 // LateRefusal is logged if a write is refused after it has changed something. Tests look for it.
 const LateRefusal = "a defect of Keyhook: a write was refused after it had changed rows; they were undone"
 
-// rollBack ends a transaction that has failed.
 func (f *File) rollBack() error {
 	f.o.RolledBack()
 	return f.tx.rollback()

@@ -102,7 +102,6 @@ func (s *Subscriptions) keepHeaders(t *sqlite.Tx, sub webhook.Subscription, head
 	return headers, fault.Fields(problems)
 }
 
-// dropHeaders deletes the own headers of a subscription.
 func dropHeaders(t *sqlite.Tx, subscription int64) error {
 	return t.Exec("DELETE FROM subscription_headers WHERE subscription_id = ?", subscription)
 }

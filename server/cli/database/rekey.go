@@ -3,7 +3,6 @@ package database
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -102,11 +101,5 @@ func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.R
 	}
 	if done.PreviousKeyID != "" {
 		fmt.Fprintln(out, "Older backups need the old key. Keep the old key as long as you keep those backups.")
-	}
-	if len(done.Unreadable) > 0 {
-		fmt.Fprintf(out, "\nThe secrets of these subscriptions could not be decrypted: %s. Replace each of them with: keyhook subscriptions rotate-secret ID\n", strings.Join(done.Unreadable, ", "))
-	}
-	if len(done.UnreadableHeaders) > 0 {
-		fmt.Fprintf(out, "\nThe request headers of these subscriptions could not be decrypted: %s. Set them again with: keyhook subscriptions update ID --headers-file FILE\n", strings.Join(done.UnreadableHeaders, ", "))
 	}
 }

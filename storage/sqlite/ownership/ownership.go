@@ -57,7 +57,6 @@ func flock(f *os.File, how int) (taken bool, err error) {
 		"storage.path must be on a local file system")
 }
 
-// openLock opens the lock file, or creates it.
 func openLock(name string) (*os.File, error) {
 	f, err := disk.OpenOwn(name, os.O_RDWR)
 	if !errors.Is(err, os.ErrNotExist) {
