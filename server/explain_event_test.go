@@ -179,7 +179,7 @@ var arrivals = map[string]arrival{
 			sub := e.subscribe(t, "bad.example", "ok")
 			broken(t, e, 5)
 			return newest(t, e, access.SubscriptionFailing), sub
-		}, explain.AboutItself, "have another host", "", false, 0,
+		}, explain.AboutItself, "This subscription has the same host, bad.example", "", false, 0,
 	},
 }
 

@@ -192,10 +192,12 @@ func (r *Receiver) Host() string { return webhook.URLHost(r.URL) }
 // at writes a time as responses do.
 func at(ms int64) string { return string(webhook.AppendTime(nil, ms)) }
 
+// mend is an action on the subscription.
 func (r *Receiver) mend(action webhook.Action, with string) webhook.Mend {
 	return webhook.Mend{Action: action, Organization: r.ActFor, Subscription: r.ID, With: with}
 }
 
+// changePlan gives the organization a plan that has webhooks.
 func (r *Receiver) changePlan() webhook.Mend {
 	return webhook.Mend{Action: webhook.ActionChangePlan, Organization: r.OrganizationID, With: r.Event.WebhookPlan}
 }
@@ -244,7 +246,7 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 		w.Verdict, w.Mend = HeldDisabled, r.mend(webhook.ActionRecover, "")
 		w = w.add(what, fmt.Sprintf("The subscription was disabled%s after %d failures in a row.", r.since(), r.ConsecutiveFailures)).
 			add(cause, "The last error: "+r.LastError+".").add(more, "The delivery waits.").
-			add(remedy, "Repair the receiver, then recover the subscription.").add(more, r.nextProbe())
+			add(remedy, "Repair the receiver, then recover the subscription.").add(more, r.nextProbe(w))
 		if !r.Webhooks { // recover would be refused
 			w.Mend = r.changePlan()
 		}
@@ -260,17 +262,23 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	if w.Verdict != HeldQueue { // retention deletes nothing that only waits for the queue
 		w = w.add(more, r.untilExpiry())
 	}
-	return w.add(cause, r.lastAttempt())
+	return w.add(more, r.otherBlocks()).add(cause, r.lastAttempt())
 }
 
 // nextProbe says when Keyhook tries a disabled subscription by itself.
-func (r *Receiver) nextProbe() string {
-	if !r.GetsProbe() {
+func (r *Receiver) nextProbe(w Delivery) string {
+	switch {
+	case !r.GetsProbe():
 		return ""
+	case w.NextAttemptAt != nil:
+		return "Keyhook tries this delivery soon after " + at(*w.NextAttemptAt) + ". A success recovers the subscription."
+	case r.ProbeAt > r.Now:
+		return "Keyhook tries one delivery soon after " + at(r.ProbeAt) + ". A success recovers the subscription."
 	}
-	return "Keyhook tries one delivery soon after " + at(max(r.ProbeAt, r.Now)) + ". A success recovers the subscription."
+	return "Keyhook tries one delivery soon. A success recovers the subscription."
 }
 
+// open explains a pending delivery of an open subscription.
 func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	isDue := d.DueAt <= r.Now
 	switch {
@@ -324,11 +332,33 @@ func (r *Receiver) front() string {
 	case r.Front.Sending:
 		return text + fmt.Sprintf("its attempt %d began at %s and is in progress.", r.Front.Attempts+1, at(r.Front.DueAt))
 	case next > r.Now:
-		return text + fmt.Sprintf("its attempt %d follows at %s.", r.Front.Attempts+1, at(next))
+		return text + fmt.Sprintf("its attempt %d follows at %s.", r.Front.Attempts+1, at(next)) + r.skip()
 	}
 	return text + fmt.Sprintf("its attempt %d has been due since %s.", r.Front.Attempts+1, at(r.Front.DueAt))
 }
 
+// skip says how to get past an event in front that has failed, after a space. It is no advice, because the event is not delivered then.
+// A discard has a time, so it cannot tell apart events of one millisecond.
+func (r *Receiver) skip() string {
+	if r.Front.Attempts == 0 || r.Front.EventAt >= r.Event.At {
+		return ""
+	}
+	return " To send the later events without it, drop what was published up to then with `" + Command(r.mend(webhook.ActionDiscard, at(r.Front.EventAt+1))) + "`."
+}
+
+// otherBlocks says what else keeps the delivery from being sent, besides the first block.
+func (r *Receiver) otherBlocks() (text string) {
+	first := r.Why()
+	if !r.Webhooks && first != webhook.BlockedByPlan {
+		text = "Besides, the plan " + r.Event.Plan + " has no webhooks."
+	}
+	if r.QueueHeld && first != webhook.BlockedByHold {
+		text += " Besides, " + strings.Replace(r.held(), "An", "an", 1)
+	}
+	return strings.TrimPrefix(text, " ")
+}
+
+// held says who stopped the queue, and why.
 func (r *Receiver) held() string {
 	if r.Event.Hold == nil {
 		return "An operator has stopped all sending."
@@ -340,6 +370,7 @@ func (r *Receiver) held() string {
 	return text + "."
 }
 
+// since says when the subscription was disabled, after a space.
 func (r *Receiver) since() string {
 	if r.DisabledAt == nil {
 		return ""
@@ -347,6 +378,7 @@ func (r *Receiver) since() string {
 	return " at " + at(*r.DisabledAt)
 }
 
+// untilExpiry says how long a closed subscription may wait.
 func (r *Receiver) untilExpiry() string {
 	if r.Event.Kept == 0 {
 		return ""

@@ -119,18 +119,18 @@ func TestDeliveryOf(t *testing.T) {
 		"the first of several pending ones decides":                 {given(pending(later+1), pending(later)), explain.Scheduled, "2000-01-01T00:01:30.000Z", "", new(later), 0},
 
 		"a pause comes before a plan and a held queue": {with(with(with(given(pending(now)), paused), planless), held), explain.HeldPaused,
-			"paused at 2000-01-01T00:00:02.000Z by ana. The delivery waits until the subscription is resumed. Keyhook keeps it until 2000-01-02T00:00:00.000Z.",
+			"paused at 2000-01-01T00:00:02.000Z by ana. The delivery waits until the subscription is resumed. Keyhook keeps it until 2000-01-02T00:00:00.000Z. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
 			"keyhook subscriptions reactivate sub_5", nil, 0},
 		"who pauses what failures have disabled is not in its last error": {with(with(given(pending(now)), disabled), paused), explain.HeldPaused,
 			"The subscription was paused at 2000-01-01T00:00:02.000Z. The delivery waits", "keyhook subscriptions reactivate sub_5", nil, 0},
-		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 0},
+		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "Keyhook keeps it until 2000-01-02T00:00:00.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
-		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "The delivery waits.", "keyhook organizations update org_3 --plan gold", nil, 0},
+		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "Besides, the plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"a command names the organization that one acts in":  {with(with(given(pending(now)), disabled), func(r *explain.Receiver) { r.ActFor = "org_3" }), explain.HeldDisabled, "15 failures", "keyhook subscriptions recover sub_5 --organization org_3", nil, 0},
 		"a probe of a disabled subscription has a time": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
 			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now), time.Hour, later
-		}), explain.HeldDisabled, "Keyhook tries one delivery soon after 2000-01-01T00:01:30.000Z. A success recovers the subscription.", "keyhook subscriptions recover sub_5", new(later), 0},
+		}), explain.HeldDisabled, "Keyhook tries this delivery soon after 2000-01-01T00:01:30.000Z. A success recovers the subscription.", "keyhook subscriptions recover sub_5", new(later), 0},
 		"what waits for the probe of a disabled one has none": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
 			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now-1), time.Hour, later
@@ -161,7 +161,8 @@ func TestDeliveryOf(t *testing.T) {
 		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "longer than storage.retention_events", "", nil, 0},
 
 		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: published - 1000, Attempts: 1, DueAt: later})), explain.Scheduled,
-			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z.", "", nil, 0},
+			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z. " +
+				"To send the later events without it, drop what was published up to then with `keyhook subscriptions discard sub_5 --before 1999-12-31T23:59:59.001Z`.", "", nil, 0},
 		"an ordered subscription waits for the event that is being sent": {with(given(pending(now)), inFront(webhook.FrontFacts{Sending: true, DueAt: now})), explain.Scheduled,
 			"Event evt_8 is in front: its attempt 1 began at 2000-01-01T00:01:00.000Z and is in progress.", "", nil, 0},
 		"an ordered subscription waits for the turn of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: published})), explain.Scheduled,
@@ -222,6 +223,9 @@ func TestNoDelivery(t *testing.T) {
 		"news about the health of another host": {with(given(), func(r *explain.Receiver) {
 			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://other.example/"
 		}), explain.AboutItself, "only to a limited number in a minute.", "", nil, 0},
+		"news about the health of the same host": {with(given(), func(r *explain.Receiver) {
+			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://hooks.example.com/"
+		}), explain.AboutItself, "the same host, hooks.example.com", "", nil, 0},
 	})
 }
 
@@ -300,6 +304,17 @@ func TestPartsOfADetail(t *testing.T) {
 				t.Errorf("the parts are %s, want %s: %q", got, tt.want, d.Text())
 			}
 		})
+	}
+}
+
+// TestDiscardKeepsTheExplainedEvent checks that no discard is named that would drop the event itself.
+func TestDiscardKeepsTheExplainedEvent(t *testing.T) {
+	t.Parallel()
+	for front, want := range map[int64]bool{published - 1: true, published: false} {
+		r := with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: front, Attempts: 1, DueAt: later}))
+		if detail := r.Explain().Text(); strings.Contains(detail, "discard") != want {
+			t.Errorf("the event in front is from %d, the event from %d: %q", front, published, detail)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ var mends = map[webhook.Action]struct{ command, lead string }{
 	webhook.ActionRedeliverDropped:   {"events redeliver --state dropped --subscription SUBSCRIPTION --since WITH --audit", ""},
 	webhook.ActionReplayFailed:       {"subscriptions replay SUBSCRIPTION --since WITH --only failed", ""},
 	webhook.ActionReplayMissed:       {"subscriptions replay SUBSCRIPTION --since WITH --only missed", ""},
+	webhook.ActionDiscard:            {"subscriptions discard SUBSCRIPTION --before WITH", ""},
 
 	webhook.ActionChangePlan:        {"organizations update ORGANIZATION --plan WITH", "The plan has no webhooks. To send again, an operator runs: "},
 	webhook.ActionReleaseQueue:      {"queue release", "An operator has stopped all sending. To send again, an operator runs: "},

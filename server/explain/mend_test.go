@@ -130,7 +130,7 @@ func TestEachActionHasItsCommandAndItsUse(t *testing.T) {
 			t.Errorf("nobody says %s", name)
 		}
 		hasButton := strings.Contains(string(page), "\n  "+string(action)+":") || strings.Contains(string(page), "action === '"+string(action)+"'")
-		if explained[name] && !hasButton {
+		if explained[name] && action != webhook.ActionDiscard && !hasButton {
 			t.Errorf("the page of an event has no button for %s", action)
 		}
 	}

@@ -125,5 +125,9 @@ func (r *Receiver) sendMissed(d Delivery) Delivery {
 
 // healthNews explains why news about the health of one subscription did not go to another.
 func (r *Receiver) healthNews() Delivery {
-	return tell(AboutItself, "The event is about the health of another subscription. Such events go only to subscriptions that are healthy and have another host, and only to a limited number in a minute.")
+	d := tell(AboutItself, "The event is about the health of another subscription. Such events go only to subscriptions that are healthy and have another host, and only to a limited number in a minute.")
+	if about := webhook.Hostname(r.Event.AboutURL); about != "" && about == webhook.Hostname(r.URL) {
+		d = d.add(more, "This subscription has the same host, "+about+".")
+	}
+	return d
 }

@@ -16,6 +16,7 @@ const (
 	ActionRedeliverDropped   Action = "redeliver_dropped"
 	ActionReplayFailed       Action = "replay_failed"
 	ActionReplayMissed       Action = "replay_missed"
+	ActionDiscard            Action = "discard"
 )
 
 // The actions of an operator.
