@@ -2,9 +2,6 @@ package server
 
 // What black-box tests cannot reach.
 
-// FailedAddresses is how many addresses have failed authentications that count.
-func (s *Server) FailedAddresses() int { return s.auth.checker.FailedAddresses() }
-
 // LimitConnections sets how many connections may be open at the same time.
 func (s *Server) LimitConnections(most int) { s.connections.Open = most }
 

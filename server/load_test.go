@@ -140,9 +140,6 @@ func TestStrangersSeldomReachTheStore(t *testing.T) {
 		if status := from("/api/v1/authz/forward/", servertest.APIKey(good)); status != http.StatusOK {
 			t.Errorf("a key that was valid before: status %d", status)
 		}
-		if f.Server.FailedAddresses() != 1 {
-			t.Errorf("%d addresses have failures", f.Server.FailedAddresses())
-		}
 		time.Sleep(3 * time.Second)
 		if status := from("/api/v1/authz/forward/", servertest.APIKey(access.Mint("svc"))); status != http.StatusUnauthorized || lookups.Load() != 522 {
 			t.Errorf("after three seconds: status %d, %d lookups", status, lookups.Load())

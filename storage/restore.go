@@ -35,7 +35,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(s.recordRestore(ctx, from, &r), s.Close()); err != nil {
+			if err := errors.Join(s.recordRestore(from, &r), s.Close()); err != nil {
 				return fmt.Errorf("hold the queue: %w", err)
 			}
 			return nil
@@ -46,12 +46,8 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 
 // recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
 // is pending in the copy before.
-func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restored) error {
-	q, err := s.Survey.QueueSummary(ctx)
-	if err != nil {
-		return err
-	}
-	r.Pending = q.Deliveries
+func (s *Store) recordRestore(from string, r *backup.Restored) error {
+	r.Pending = s.Pending()
 	name := filepath.Base(from)
 	return s.File.Alone(func(t *sqlite.Tx) error {
 		var organization int64

@@ -47,9 +47,6 @@ func New(store Store, issuer Issuer, l *limiter.Limiter, perSecond int) *Checker
 	return &Checker{store, issuer, l, newThrottle(), &tokenRate{perSecond: perSecond}}
 }
 
-// FailedAddresses returns how many addresses have failures that count.
-func (k *Checker) FailedAddresses() int { return k.throttle.count() }
-
 // Run is one run of the checks. The caller fills in what to check, and the checks fill in the outcome.
 type Run struct {
 	credential.Presented

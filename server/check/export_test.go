@@ -35,3 +35,10 @@ func (k *Checker) Blocked(client netip.Addr, d access.Digest) (wait time.Duratio
 
 // MayLookUp takes a lookup of a blocked address, and reports whether one was left.
 func (k *Checker) MayLookUp(client netip.Addr) bool { return k.throttle.mayLookUp(client) }
+
+// FailedAddresses returns how many addresses have failures that count.
+func (k *Checker) FailedAddresses() int {
+	k.throttle.mu.Lock()
+	defer k.throttle.mu.Unlock()
+	return k.throttle.recent.Len()
+}

@@ -113,13 +113,6 @@ func (t *throttle) succeeded(digest access.Digest) {
 	t.verified.add(digest)
 }
 
-// count returns how many addresses have failures that count.
-func (t *throttle) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.recent.Len()
-}
-
 // throttled returns the address whose failures are counted for a client. Failures on loopback and the Unix socket are not
 // counted.
 func throttled(client netip.Addr) (address netip.Prefix, counted bool) {

@@ -175,13 +175,8 @@ const memberDryRun = "dry_run"
 
 // isDryRun reports whether the user asks for a dry run.
 func (c *call) isDryRun() bool {
-	for _, f := range c.body {
-		if f.member == memberDryRun {
-			v := valueOf(c.cmd, f)
-			return v.isSet && v.value == true
-		}
-	}
-	return false
+	f := c.cmd.Flags().Lookup("dry-run")
+	return f != nil && f.Value.String() == "true"
 }
 
 // confirm asks the question of the action, with the members of its dry run. The body of the dry run is that of the request.

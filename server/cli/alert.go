@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -44,20 +43,14 @@ func testAlerts(cmd *cobra.Command, c config.Config) error {
 	if len(channels) == 0 {
 		return output.UsageError{Err: fault.Advise(errors.New("alerts.urls is not set, so there is no channel to test"), "set it to the URL of a service, such as ntfy://ntfy.sh/TOPIC; if the server has it, give this command the same environment and flags")}
 	}
-	results := make([]error, len(channels))
-	var running sync.WaitGroup
-	for i, channel := range channels {
-		running.Go(func() { results[i] = channel.SendTest(cmd.Context(), c.Server.URL(c.Server.Listen)) })
-	}
-	running.Wait()
 	var t output.Table
 	t.Add("CHANNEL", "RESULT", "ERROR")
 	failed := 0
-	for i, channel := range channels {
+	for _, channel := range channels {
 		result, text := "sent", absent
-		if results[i] != nil {
+		if err := channel.SendTest(cmd.Context(), c.Server.URL(c.Server.Listen)); err != nil {
 			failed++
-			result, text = "failed", results[i].Error()
+			result, text = "failed", err.Error()
 		}
 		t.Add(channel.String(), result, text)
 	}

@@ -23,17 +23,6 @@ A file with more than 1,000 changes goes in parts, and the command says so.
 If the file has mistakes, nothing is changed, and the exit code is 2. With --prune, the command asks before it removes anything.
 Without a terminal, it needs --yes.
 
-  plans:
-    - {name: startup, api_keys: true, webhooks: true, api_rate_limit_per_minute: 600}
-  organizations:
-    - {external_id: customer-7, name: Customer 7, plan: startup}
-  users:
-    - {external_id: ada, name: Ada, email: ada@example.com}
-  members:
-    - {organization: customer-7, user: ada, role: owner}
-  subscriptions:
-    - {organization: customer-7, external_id: orders, url: "https://example.com/hook", event_types: [order.*]}
-
 The document /docs/apply/ of the server has all fields.`,
 		Example: `  keyhook apply -f customers.yaml --dry-run
   keyhook apply -f customers.yaml --secrets-file secrets.jsonl

@@ -12,7 +12,6 @@ import (
 // TestMistakes makes mistakes of newcomers. Each answer names what was meant. No server runs: all are found before anything is sent.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	const sub, key = "sub_01h455vb4pex5vsknk084sn02q", "key_01h455vb4pex5vsknk084sn02q"
 	for line, want := range map[string]string{
 		"serve --listen 9000":                             `"9000" is not host:port; write an address such as 127.0.0.1:8080`,
 		"serve --db x.db":                                 "did you mean --storage.path",

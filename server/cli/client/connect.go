@@ -32,17 +32,10 @@ const (
 func Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	config.DatabaseFlags(flags)
-	flags.Var(new(serverURL), FlagURL, "`URL` of a server on another machine (or "+EnvURL+"); needs --"+FlagToken)
+	flags.String(FlagURL, "", "`URL` of a server on another machine (or "+EnvURL+"); needs --"+FlagToken)
 	flags.String(FlagToken, "", "access `token` or API key (or "+EnvToken+", which is safer: ps shows flags)")
 	flags.String(FlagOrganization, "", "act in the organization with this `id` or external id; the lists of keys, subscriptions, events, audit events and usage also take all")
 }
-
-// serverURL is the value of --url. Some commands have a --url of their own, of another type, which is a field of the API.
-type serverURL string
-
-func (u *serverURL) Set(text string) error { *u = serverURL(text); return nil }
-func (u *serverURL) String() string        { return string(*u) }
-func (u *serverURL) Type() string          { return "string" }
 
 // Connect returns the client that the flags and the environment ask for: for the server that owns the database, over its
 // local socket, or for a server at a URL. Connect does not make the connection yet.
@@ -50,8 +43,8 @@ func Connect(cmd *cobra.Command) (Client, error) {
 	flags := cmd.Flags()
 	c := Client{Organization: flags.Lookup(FlagOrganization).Value.String()}
 	address := os.Getenv(EnvURL)
-	if u, ours := flags.Lookup(FlagURL).Value.(*serverURL); ours {
-		address = cmp.Or(string(*u), address)
+	if u := flags.Lookup(FlagURL).Value; u.Type() == "string" { // some commands have a --url of another type, which is a field of the API
+		address = cmp.Or(u.String(), address)
 	}
 	token := cmp.Or(flags.Lookup(FlagToken).Value.String(), os.Getenv(EnvToken))
 	switch {

@@ -61,7 +61,7 @@ func (o Options) runRekey(cmd *cobra.Command, oldFile, newFile string) error {
 	if err != nil {
 		return err
 	}
-	printRekeyed(cmd.OutOrStdout(), c, newFile, done)
+	printRekeyed(cmd.OutOrStdout(), newFile, done)
 	return nil
 }
 
@@ -78,12 +78,9 @@ func keyOf(flag, path string) (string, error) {
 }
 
 // printRekeyed prints what was done, and what the operator has to do now.
-func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.Rekeyed) {
+func printRekeyed(out io.Writer, newFile string, done storage.Rekeyed) {
 	if done.PreviousKeyID == "" {
 		fmt.Fprintf(out, "The signing secrets are already encrypted with the key %s.\n", done.KeyID)
-		if newFile == "" && !c.Encryption.Key.IsZero() {
-			fmt.Fprintf(out, "That key is encryption.key. To use another key, give its file with --%s.\n", flagNewKey)
-		}
 	} else {
 		fmt.Fprintf(out, "Encrypted %d signing secrets with the key %s. The old key was %s.\n", done.Secrets, done.KeyID, done.PreviousKeyID)
 		if done.Headers > 0 {

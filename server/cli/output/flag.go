@@ -67,12 +67,7 @@ func Confirm(cmd *cobra.Command, question string) error {
 		return nil
 	}
 	if !CanAsk(cmd) {
-		look := ""
-		if cmd.Flags().Lookup("dry-run") != nil {
-			look = "look at --dry-run, and then "
-		}
-		return UsageError{Err: fault.Advise(errors.New("nothing was changed: the command asks before it does this, and there is no terminal to ask at"),
-			"%sgive --%s", look, FlagYes)}
+		return UsageError{Err: fault.Advise(errors.New("nothing was changed: the command asks before it does this, and there is no terminal to ask at"), "give --%s", FlagYes)}
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", EscapeLines(question))
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

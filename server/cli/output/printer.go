@@ -1,4 +1,4 @@
-// Package output owns how commands talk to their users: tables, JSON, colours, text that is safe on a terminal, questions, and
+// Package output owns how commands talk to their users: tables, JSON, text that is safe on a terminal, questions, and
 // the flags that several commands have. It does not know the API or what the commands do.
 package output
 
