@@ -235,7 +235,7 @@ var budget = map[string]int{
 	"server/cli/receive/diagnosis": 460,
 	"server/config":                1500,
 	"server/console":               410,
-	"server/credential":            310,
+	"server/credential":            340,
 	"server/docs":                  810,
 	"server/exchange":              860,
 	"server/explain":               900, // a detail has parts, so that the console cuts no sentence
