@@ -84,14 +84,13 @@ func readPath(f *form.Form, name string) *url.URL {
 func (h *handlers) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
 	var found call
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
-		m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
+		_, m.Route.Found = h.router.find(&found, m.method, requested)
 	}
 	var needed access.Scope
 	if m.route = found.route; m.Route.Found {
-		needed, m.AnyOf, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.anyOf, m.route.access == open, m.route.match != nil
+		needed, m.AnyOf, m.Route.Open = m.route.needs, m.route.anyOf, m.route.access == open
 	}
-	if m.Route.ForwardAuth {
-		_, words, _ := parseForwardAuth(requested.Path)
+	if _, words, ok := parseForwardAuth(requested.Path); ok {
 		needed = neededPermissions(words)
 	}
 	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)

@@ -35,10 +35,17 @@ func (h *handlers) beginSignIn(c *call) error {
 	if err != nil {
 		return h.explainSignIn(c, err)
 	}
-	h.auth.cookies.SetSignIn(c, c.Request, sealed, signInLife)
+	provider, err := url.Parse(redirect)
+	if err != nil {
+		return err
+	}
+	h.auth.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
 	c.Redirect(redirect)
 	return nil
 }
+
+// stateOf returns the state of a sign-in. The URL of the identity provider has it, and so has the URL with which the browser comes back.
+func stateOf(u *url.URL) string { return u.Query().Get("state") }
 
 func (h *handlers) finishSignIn(c *call) error {
 	who, to, err := h.askProvider(c)
@@ -48,7 +55,7 @@ func (h *handlers) finishSignIn(c *call) error {
 	if err != nil {
 		return h.explainSignIn(c, err)
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request)
+	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 	if !isConsolePage(to) {
 		to = console.Path
 	}
@@ -60,7 +67,7 @@ func (h *handlers) finishSignIn(c *call) error {
 // code, so refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
 	c.run.Address = c.Client
-	sealed := h.auth.cookies.SignIn(c.Request)
+	sealed := h.auth.cookies.SignIn(c.Request, stateOf(c.Request.URL))
 	if sealed != "" {
 		if err := h.auth.mayFail(c); err != nil {
 			return who, "", err
@@ -101,7 +108,7 @@ func (h *handlers) explainSignIn(c *call, err error) error {
 	if c.Cause == nil {
 		c.Cause = f
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request)
+	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil
 }

@@ -27,11 +27,18 @@ func (l *login) Begin(to string) (redirect, sealed string, err error) {
 	if l.down {
 		return "", "", fault.New(fault.Unavailable, "issuer_unavailable", "Later.").Because(errors.New("no route to it"))
 	}
-	return "https://login.example.com/authorize?state=x", url.QueryEscape(to), nil
+	return "https://login.example.com/authorize?state=" + loginState(to), url.QueryEscape(to), nil
+}
+
+// loginState is x, and another state for a page of another tab.
+func loginState(to string) string {
+	_, tab, _ := strings.Cut(to, "?pane=")
+	return "x" + tab
 }
 
 func (l *login) Finish(_ context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error) {
-	if sealed == "" || answer.Get("state") != "x" {
+	page, _ := url.QueryUnescape(sealed)
+	if sealed == "" || answer.Get("state") != loginState(page) {
 		return who, "", fault.New(fault.Unauthenticated, "sign_in_expired", "Again.").Because(errors.New("no cookie"))
 	}
 	l.asked.Add(1)
@@ -88,7 +95,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		if begun.Header.Get("Location") != "https://login.example.com/authorize?state=x" || begun.Header.Get("Cache-Control") != "no-store" || begun.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("headers %v", begun.Header)
 		}
-		if cookie := begun.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "keyhook_sign_in=") || !strings.HasSuffix(cookie, "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax") {
+		if cookie := begun.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "keyhook_sign_in_x=") || !strings.HasSuffix(cookie, "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax") {
 			t.Errorf("cookie %q", cookie)
 		}
 		ended := b.do(t, "GET "+callbackPath+"?state=x&code=owner&scope=openid", "").Want(t, http.StatusSeeOther, "")
@@ -96,7 +103,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 			t.Errorf("to %q", to)
 		}
 		cookies := strings.Join(ended.Header.Values("Set-Cookie"), "\n")
-		if !strings.Contains(cookies, "keyhook_sign_in=; Path=/; Max-Age=0;") || !strings.Contains(cookies, "keyhook_session=") || !strings.Contains(cookies, "Max-Age=43200; HttpOnly; SameSite=Strict") {
+		if !strings.Contains(cookies, "keyhook_sign_in_x=; Path=/; Max-Age=0;") || !strings.Contains(cookies, "keyhook_session=") || !strings.Contains(cookies, "Max-Age=43200; HttpOnly; SameSite=Strict") {
 			t.Errorf("cookies %s", cookies)
 		}
 		got := b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
@@ -119,7 +126,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 			t.Error("an untrusted proxy decides")
 		}
 		s := start(t, func(o *server.Options) { o.BaseURL, o.SignIn = "https://keys.example.com", new(login) })
-		if got := s.Do(t, "GET "+startPath, "", "").Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in=") || !strings.Contains(got, "; Secure") {
+		if got := s.Do(t, "GET "+startPath, "", "").Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in_x=") || !strings.Contains(got, "; Secure") {
 			t.Errorf("cookie %q", got)
 		}
 	})
@@ -128,6 +135,52 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		none.Do(t, "GET "+startPath, "", "").Want(t, 404, "not_found")
 		none.Do(t, "GET "+callbackPath, "", "").Want(t, 404, "not_found")
 	})
+}
+
+func TestSeveralTabsSignInAtOnce(t *testing.T) {
+	t.Parallel()
+	f, _ := startLogin(t)
+	b := newGuest(t, f.URL)
+	begin := func(to string) {
+		b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").Want(t, http.StatusSeeOther, "")
+	}
+	finish := func(tab string) string {
+		return b.do(t, "GET "+callbackPath+"?state=x"+tab+"&code=owner", "").Want(t, http.StatusSeeOther, "").Header.Get("Location")
+	}
+	for _, tab := range []string{"1", "2", "3", "4", "5"} {
+		begin("/console/events/?pane=" + tab)
+	}
+	if to := finish("1"); !strings.Contains(to, "sign_in_expired") {
+		t.Errorf("the oldest of five tabs goes to %q", to)
+	}
+	for _, tab := range []string{"2", "5", "3", "4"} {
+		if to := finish(tab); to != "/keyhook/console/events/?pane="+tab {
+			t.Errorf("tab %s goes to %q", tab, to)
+		}
+	}
+	if to := finish("2"); !strings.Contains(to, "sign_in_expired") {
+		t.Errorf("a tab that has signed in goes to %q", to)
+	}
+	begin("/console/events/?pane=6")
+	begin("/console/" + strings.Repeat("x", 1900) + "?pane=7")
+	begin("/console/" + strings.Repeat("x", 1900) + "?pane=8")
+	begin("/console/" + strings.Repeat("x", 1900) + "?pane=9")
+	for tab, want := range map[string]bool{"6": false, "7": false, "8": true, "9": true} {
+		if to := finish(tab); strings.Contains(to, "?pane="+tab) != want {
+			t.Errorf("tab %s, beside long pages, goes to %q", tab, to)
+		}
+	}
+}
+
+// TestManyCookiesOfSignIns sends what no browser sends, but anybody may send. The response must stay small.
+func TestManyCookiesOfSignIns(t *testing.T) {
+	t.Parallel()
+	f, _ := startLogin(t)
+	cookies := []string{"Cookie", strings.Repeat("keyhook_sign_in_a=;", 800)}
+	got := f.Do(t, "GET "+startPath, "", "", cookies...).Want(t, http.StatusSeeOther, "").Header.Values("Set-Cookie")
+	if n := len(got); n < 2 || n > 10 || !strings.HasPrefix(got[n-1], "keyhook_sign_in_x=%2Fconsole%2F;") {
+		t.Errorf("%d cookies, the last is %q", n, got[n-1])
+	}
 }
 
 func TestWhereASignInLeads(t *testing.T) {
@@ -154,7 +207,7 @@ func TestWhereASignInLeads(t *testing.T) {
 			}
 		})
 		t.Run("is no other place, whatever the cookie says: "+to[:min(len(to), 40)], func(t *testing.T) {
-			got := f.Do(t, "GET "+callbackPath+"?state=x&code=owner", "", "", "Cookie", "keyhook_sign_in="+url.QueryEscape(to)+"+")
+			got := f.Do(t, "GET "+callbackPath+"?state=x&code=owner", "", "", "Cookie", "keyhook_sign_in_x="+url.QueryEscape(to)+"+")
 			if place := got.Header.Get("Location"); !strings.HasPrefix(place, "/keyhook/console/") || strings.Contains(place, "evil") {
 				t.Errorf("it is %q", place)
 			}
@@ -197,7 +250,7 @@ func TestRefusedSignIn(t *testing.T) {
 		refused(t, b, "state=x&code=owner", "sign_in_expired")
 	})
 	t.Run("with two cookies", func(t *testing.T) {
-		got := f.Do(t, "GET "+callbackPath+"?state=x&code=owner", "", "", "Cookie", "keyhook_sign_in=%2F; keyhook_sign_in=%2F")
+		got := f.Do(t, "GET "+callbackPath+"?state=x&code=owner", "", "", "Cookie", "keyhook_sign_in_x=%2F; keyhook_sign_in_x=%2F")
 		if !strings.Contains(got.Header.Get("Location"), "sign_in_expired") {
 			t.Errorf("to %q", got.Header.Get("Location"))
 		}
@@ -218,7 +271,7 @@ func TestRefusedSignIn(t *testing.T) {
 	t.Run("while the identity provider is down", func(t *testing.T) {
 		down, _ := startLogin(t, func(o *server.Options) { o.SignIn = &login{down: true} })
 		got := down.Do(t, "GET "+startPath, "", "").Want(t, http.StatusSeeOther, "")
-		if !strings.HasPrefix(got.Header.Get("Location"), "/keyhook/console/?error=issuer_unavailable&") {
+		if !strings.HasPrefix(got.Header.Get("Location"), "/keyhook/console/?error=issuer_unavailable&") || got.Header.Get("Set-Cookie") != "" {
 			t.Errorf("headers %v", got.Header)
 		}
 		if !strings.Contains(down.Log.String(), "no route to it") {
@@ -237,7 +290,7 @@ func TestRefusedSignIn(t *testing.T) {
 		f.Server.ServeHTTP(w, r)
 		return w.Header()
 	}
-	const cookie = "keyhook_sign_in=%2Fconsole%2F"
+	const cookie = "keyhook_sign_in_x=%2Fconsole%2F"
 	t.Run("after too many failures of the address", func(t *testing.T) {
 		for range 20 {
 			from(f, "198.51.100.9", cookie, "nobody")

@@ -158,17 +158,11 @@ var rules = []rule{
 	}, "the value must be more than webhooks.failing_after, because a subscription is failing before it is disabled",
 		"set a larger value, or a smaller webhooks.failing_after"},
 	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) bool {
-		return c.OIDC.Issuer != "" && c.OIDC.Audience == ""
-	}, "oidc.audience is missing, so tokens for any other service would be accepted", "set oidc.audience"},
-	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) bool {
-		return c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != ""
-	}, "the setting is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"},
+		return (c.OIDC.Issuer == "") != (c.OIDC.Audience == "") || c.OIDC.Issuer == "" && c.OIDC.OrganizationClaim != ""
+	}, "oidc.issuer and oidc.audience need each other, and oidc.organization_claim needs them", "set both, or none of the three"},
 	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) bool {
-		return c.Console.OIDCClientID != "" && c.OIDC.Issuer == ""
-	}, "oidc.issuer is missing, so nobody can sign in with this client", "set oidc.issuer and oidc.audience, or remove console.oidc_client_id"},
-	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) bool {
-		return c.Console.OIDCClientID == "" && !c.Console.OIDCClientSecret.IsZero()
-	}, "the setting is missing, but console.oidc_client_secret is set", "set console.oidc_client_id, or remove console.oidc_client_secret"},
+		return c.Console.OIDCClientID != "" && c.OIDC.Issuer == "" || c.Console.OIDCClientID == "" && !c.Console.OIDCClientSecret.IsZero()
+	}, "console.oidc_client_id needs oidc.issuer, and console.oidc_client_secret needs console.oidc_client_id", "set what is missing, or remove both"},
 	{[]string{"metrics.listen", "server.listen"}, func(c Config) bool {
 		return c.Metrics.Listen == c.Server.Listen && !strings.HasSuffix(c.Metrics.Listen, ":0")
 	}, "the address is the same as server.listen", "set another port, or remove metrics.listen to serve /metrics on server.listen"},

@@ -3,6 +3,7 @@ package credential
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,30 +81,53 @@ func (k *Cookies) Set(w http.ResponseWriter, r *http.Request, credential access.
 	http.SetCookie(w, k.cookie(r, cookieName, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
 }
 
-// signInName is the name of the cookie with which a browser that signs in with the identity provider comes back.
-const signInName = "keyhook_sign_in"
+// signInName begins the names of the cookies with which a browser that signs in with the identity provider comes back. The state
+// of the sign-in ends the name, so that several tabs can sign in at once.
+const signInName = "keyhook_sign_in_"
 
-// SignIn returns the value of the cookie of a sign-in. It is empty unless the browser sent exactly one such cookie.
-func (k *Cookies) SignIn(r *http.Request) string {
-	if found := r.CookiesNamed(k.signInCookie(r, "", 0).Name); len(found) == 1 {
+// The limits of the cookies of one browser. The proxy in front may take only 8 KiB of headers. Anybody can send a thousand cookies, so
+// one response clears only a few.
+const (
+	maxSignIns     = 4
+	maxSignInBytes = 4 << 10
+	maxCleared     = 8
+)
+
+// SignIn returns the value of the cookie for the state of a sign-in. It is empty unless the browser sent exactly one such cookie.
+func (k *Cookies) SignIn(r *http.Request, state string) string {
+	if found := r.CookiesNamed(k.signInCookie(r, state, "", 0).Name); len(found) == 1 {
 		return found[0].Value
 	}
 	return ""
 }
 
-// SetSignIn gives the browser the cookie of a sign-in that has begun. It replaces that of an earlier one.
-func (k *Cookies) SetSignIn(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
-	http.SetCookie(w, k.signInCookie(r, value, int(life/time.Second)))
+// SetSignIn gives the browser the cookie of a sign-in that has begun. The browser forgets its oldest sign-ins beyond the limits.
+func (k *Cookies) SetSignIn(w http.ResponseWriter, r *http.Request, state, value string, life time.Duration) {
+	prefix, kept, size, cleared := k.signInCookie(r, "", "", 0).Name, 1, len(value), 0
+	for _, c := range slices.Backward(r.Cookies()) { // browsers send the oldest first (RFC 6265 section 5.4)
+		other, found := strings.CutPrefix(c.Name, prefix)
+		if !found {
+			continue
+		}
+		kept, size = kept+1, size+len(c.Value)
+		if (kept > maxSignIns || size > maxSignInBytes) && cleared < maxCleared {
+			http.SetCookie(w, k.signInCookie(r, other, "", -1))
+			cleared++
+		}
+	}
+	http.SetCookie(w, k.signInCookie(r, state, value, int(life/time.Second)))
 }
 
-// ClearSignIn deletes the cookie of a sign-in.
-func (k *Cookies) ClearSignIn(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, k.signInCookie(r, "", -1))
+// ClearSignIn deletes the cookie for the state of a sign-in, if the browser has sent it.
+func (k *Cookies) ClearSignIn(w http.ResponseWriter, r *http.Request, state string) {
+	if c := k.signInCookie(r, state, "", -1); len(r.CookiesNamed(c.Name)) > 0 {
+		http.SetCookie(w, c)
+	}
 }
 
 // signInCookie is a cookie with SameSite=Lax: the identity provider is another site, and it sends the browser back with a link.
-func (k *Cookies) signInCookie(r *http.Request, value string, maxAge int) *http.Cookie {
-	c := k.cookie(r, signInName, value, maxAge)
+func (k *Cookies) signInCookie(r *http.Request, state, value string, maxAge int) *http.Cookie {
+	c := k.cookie(r, signInName+state[:min(len(state), 8)], value, maxAge)
 	c.SameSite = http.SameSiteLaxMode
 	return c
 }

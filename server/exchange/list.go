@@ -120,13 +120,11 @@ func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int
 // csvMemory is about what a response as CSV takes while it is sent.
 const csvMemory = 128 << 10
 
-// WantsCSV reports whether Accept lists text/csv. The weight 0 refuses it (RFC 9110, section 12.4.2). The response has all rows then, so it
-// has no pages.
+// WantsCSV reports whether Accept lists text/csv. The response has all rows then, so it has no pages.
 func (x *Exchange) WantsCSV() (wants bool) {
 	for item := range strings.SplitSeq(x.Request.Header.Get("Accept"), ",") {
-		mediaType, parameters, _ := mime.ParseMediaType(item)
-		weight, hasWeight := parameters["q"]
-		wants = wants || mediaType == "text/csv" && (!hasWeight || strings.Trim(weight, "0.") != "")
+		mediaType, _, _ := mime.ParseMediaType(item)
+		wants = wants || mediaType == "text/csv"
 	}
 	for _, name := range []string{"limit", "cursor"} {
 		if _, present := x.Query.Value(name); present && wants {

@@ -28,10 +28,8 @@ type Request struct {
 
 // Route is the route of Keyhook that serves the request.
 type Route struct {
-	Found       bool
-	Open        bool     // no credential is read
-	ForwardAuth bool     // a proxy asks about another request
-	Allowed     []string // methods of the path, if it is not served with the method of the request
+	Found bool
+	Open  bool // no credential is read
 }
 
 // Check is one check. Value is what it looked at; empty if there was nothing.
@@ -125,11 +123,8 @@ func (r *Request) parseFacts() (value, passed, failed string) {
 		return "", "The key was named by its id or prefix, so there is no raw key to check.", ""
 	case r.Unreadable == nil:
 		return r.Credential.Display(), "The form and the checksum are valid.", ""
-	case r.Code != credential.CodeUnknown:
-		return fmt.Sprintf("%d characters", r.Length), "", message(r.Unreadable)
 	}
-	return fmt.Sprintf("%d characters", r.Length), "", "This is not a key: its form or its checksum is wrong, for example because a character is missing. " +
-		"Copy the whole key again: the prefix, an underscore, and 36 letters and digits."
+	return fmt.Sprintf("%d characters", r.Length), "", message(r.Unreadable)
 }
 
 func (r *Request) lookUpFacts() (value, passed, failed string) {
@@ -174,21 +169,16 @@ func (r *Request) planFacts() (value, passed, failed string) {
 }
 
 func (r *Request) rateLimitFacts() (value, passed, failed string) {
-	const raise = "raise the limit: PATCH /api/v1/plans/%s/ {\"api_rate_limit_per_minute\": %d}."
 	limit, plan := r.State.Plan.RateLimitPerMinute, r.State.Plan.Name
 	switch {
 	case limit == nil:
 		return "unlimited", "The plan " + plan + " has no limit.", ""
 	case !r.Windowed:
 		return fmt.Sprintf("%d a minute", *limit), "", ""
-	case *limit == 0:
-		failed = fmt.Sprintf("The plan %s allows no requests at all. Move the organization to another plan, or "+raise, plan, plan, 60)
-	case r.Window.Allowed:
-		failed = fmt.Sprintf("All API keys of the organization together have used their %d requests of this minute: the limit of one key "+
-			"times max_api_keys. Wait %d s, or "+raise, r.OrganizationWindow.Limit, check.Seconds(r.OrganizationWindow.Reset), plan, 2**limit)
-	default:
-		failed = fmt.Sprintf("All %d requests of this minute are used. Wait %d s, or "+raise, *limit, check.Seconds(r.Window.Reset), plan, 2**limit)
 	}
+	wait := max(check.Seconds(r.Window.Reset), check.Seconds(r.OrganizationWindow.Reset))
+	failed = fmt.Sprintf("The requests of this minute are used: those of the key, or those of all keys of its organization, which has the limit of one key times max_api_keys. "+
+		"Wait %d s, or raise the limit: PATCH /api/v1/plans/%s/ {\"api_rate_limit_per_minute\": %d}.", wait, plan, max(2**limit, 60))
 	return fmt.Sprintf("%d of %d left for %d s", r.Window.Remaining, *limit, check.Seconds(r.Window.Reset)),
 		"The key and its organization have requests left. This explanation has used none.", failed
 }
@@ -197,7 +187,7 @@ func (r *Request) rateLimitFacts() (value, passed, failed string) {
 func (r *Request) permissionFacts() (value, passed, failed string) {
 	needed := r.Permissions()
 	if needed.Empty() {
-		return "", r.noPermissionNeeded(), ""
+		return "", "No permission is needed here. For a path of your own API, name the permission that it needs in \"permission\".", ""
 	}
 	s, text := r.State, []string{}
 	if !r.Unknown.Empty() {
@@ -220,18 +210,6 @@ func (r *Request) Permissions() access.Scope {
 		return r.Needed.Union(held)
 	}
 	return r.Needed.Union(r.AnyOf)
-}
-
-func (r *Request) noPermissionNeeded() string {
-	switch {
-	case r.Route.ForwardAuth:
-		return "The proxy needs no permission: every key that passes the other checks is allowed."
-	case r.Route.Found:
-		return "This route needs no permission: every valid credential is allowed."
-	case len(r.Route.Allowed) > 0:
-		return "Keyhook serves this path only with " + strings.Join(r.Route.Allowed, ", ") + "; the response would be 405."
-	}
-	return "Keyhook has no route for this path, and no permission is named. Name the permission that your API needs in \"permission\"."
 }
 
 const maxShownPermissions = 200
