@@ -69,6 +69,10 @@ func TestHeadersThatWereChanged(t *testing.T) {
 }
 
 // What the code of a receiver computes in place of the signature.
+// pythonBody is the body as json.dumps writes it.
+const pythonBody = `{"id": "evt_01jd3rx1", "type": "order.paid", "timestamp": "2027-01-15T08:00:00.000Z", "organization_id": "org_1", ` +
+	`"data": {"zip": "1010", "name": "Zo\u00eb <z@a.example> & co", "path": "a/b", "total": 19.90, "emoji": "\ud83d\ude00"}}`
+
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	message := stamp + "." + body
