@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,6 +35,7 @@ import (
 	"github.com/keyhook/keyhook/server/metrics"
 	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -504,6 +508,34 @@ func TestEachSettingReachesItsPart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestALongPollIntervalIsReady: the scheduler of a server without work looks at its clock once in an interval.
+func TestALongPollIntervalIsReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := storagetest.Open(t)
+		a := &appliance{settings: load(t, map[string]string{"webhooks.poll_interval": "1m"}), log: slog.New(slog.DiscardHandler), metrics: metrics.New(), store: store}
+		a.dispatcher = dispatch.New(store, a.dispatchOptions())
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- a.dispatcher.Run(ctx) }()
+		for _, check := range a.serverOptions(nil).Checks {
+			if check.Name != "scheduler" {
+				continue
+			}
+			for range 5 {
+				time.Sleep(25 * time.Second)
+				if _, err := check.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestWhatIsNoSettingReachesItsPart has the content of files, and the hooks of the metrics.

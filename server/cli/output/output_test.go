@@ -127,3 +127,19 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
+
+func TestParseHeaders(t *testing.T) {
+	t.Parallel()
+	got, err := output.ParseHeaders("Authorization: Bearer a:b\r\n\n  X-Kept  \n")
+	if diff := cmp.Diff(map[string]any{"Authorization": "Bearer a:b", "X-Kept": nil}, got); diff != "" || err != nil {
+		t.Errorf("error %v, headers (-want +got):\n%s", err, diff)
+	}
+	for text, want := range map[string]string{
+		"A: 1\nB: 2\nA: 3": "line 3 of the file repeats a name", "A: 1\n\nA": "line 3 of the file repeats a name",
+		"A B: 1": `line 1 of the file must be "Name: value"`, "A:": "the value in line 1", "A: 1\x00": "the value in line 1",
+	} {
+		if got, err := output.ParseHeaders(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
