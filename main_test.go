@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/leak":              {"server/cli/output", "server/config"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/client", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
-	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
+	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/about", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/fair", "dispatch/sender", "dispatch/signature"},
 	"dispatch/fair":                {},

@@ -14,13 +14,10 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"serve --listen 9000":                             `"9000" is not host:port; write an address such as 127.0.0.1:8080`,
-		"serve --db x.db":                                 "did you mean --storage.path",
 		"serve --storage-path x.db":                       "did you mean --storage.path",
-		"serve --debug":                                   "did you mean --log.level",
 		"serve --webhooks.timeout 5":                      `"5" has no unit; write "5s" for seconds, or another unit: ms, m, h, d`,
 		"subscriptions create --url x --secret whsec_x":   "did you mean --secret-file",
 		"subscriptions create --url x --rate-limit 5":     "did you mean --rate-limit-per-second",
-		"plans update growth --rate-limit 5":              "did you mean --api-rate-limit-per-minute",
 		"keys list --org acme":                            "did you mean --organization",
 		"users create --email a@example.com --role owner": "unknown flag: --role (see keyhook users create --help)",
 		"webhook create --url x":                          `unknown command "webhook" (see keyhook --help)`,

@@ -86,7 +86,7 @@ func TestSocketOfAnotherUser(t *testing.T) {
 	cmd := keyhook(t, dir, "keys", "list")
 	asNobody(t, cmd)
 	code, said := finish(t, cmd)
-	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " belongs to root; run this command as that user or as root, or give --url and --token\n"
+	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " belongs to another user; run this command as that user or as root, or give --url and --token\n"
 	if code != 1 || said != want {
 		t.Errorf("exit code %d: %q, want %q", code, said, want)
 	}
