@@ -243,7 +243,7 @@ var budget = map[string]int{
 	"server/docs":                  700,
 	"server/exchange":              860,
 	"server/explain":               940, // a detail has parts, so that the console cuts no sentence
-	"server/form":                  1710,
+	"server/form":                  1700,
 	"server/metrics":               530,
 	"server/oidc":                  900,
 	"server/platform":              1080,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 56430 // the aim is 50,000
+	budgetOfAll    = 53320 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -281,23 +281,6 @@ func Rewrite(text []byte, l Layout) []byte {
 	return v
 }
 
-// JSONProblem says where a text is not valid JSON. It returns "" for valid JSON.
-func JSONProblem(text []byte) string {
-	decoder := newDecoder(text)
-	defer decoder.release()
-	if _, err := decoder.ReadValue(); err != nil {
-		at := &jsontext.SyntacticError{ByteOffset: int64(len(text))} // no text at all
-		if errors.As(err, &at) && errors.Is(err, jsontext.ErrDuplicateName) {
-			return "\"" + fieldPath(at.JSONPointer) + "\" is there twice in one object; write each name once"
-		}
-		return "it is wrong in " + place(text, at)
-	}
-	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return "text follows the first value; write only one value"
-	}
-	return ""
-}
-
 // place says where a text is not valid JSON: the line and the column, the byte, and the field. Of the text, it shows only names of fields,
 // because logs must not have the values.
 func place(text []byte, at *jsontext.SyntacticError) string {
