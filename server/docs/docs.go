@@ -99,6 +99,9 @@ func Render(o Options) (*Site, error) {
 	if err := s.addReference(api); err != nil {
 		return nil, fmt.Errorf("render the reference of the API: %w", err)
 	}
+	for i, section := range s.sections {
+		s.sections[i].lower = [2]string{strings.ToLower(section.Title), strings.ToLower(section.text)}
+	}
 	for _, v := range append(documents, view{Title: "Documents", template: "list"}) {
 		if err := s.add(v); err != nil {
 			return nil, fmt.Errorf("render %s: %w", cmp.Or(v.Name, "the list of documents"), err)

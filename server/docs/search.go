@@ -21,6 +21,7 @@ type section struct {
 
 	level int
 	text  string
+	lower [2]string // Title and text in lower case, because anybody may search
 }
 
 // result is a section that has all words.
@@ -47,7 +48,7 @@ func (s *Site) Search(query string) ([]byte, error) {
 // find looks for words. The excerpt is the text around the first one. The score is 0 unless the section has all of them.
 func (s section) find(words []string) result {
 	r := result{section: s}
-	title, text, first := strings.ToLower(s.Title), strings.ToLower(s.text), len(s.text)
+	title, text, first := s.lower[0], s.lower[1], len(s.text)
 	for _, word := range words {
 		at := strings.Index(text, word)
 		if at >= 0 {
