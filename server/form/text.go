@@ -29,9 +29,7 @@ func (f *Form) Multiline(name string) *string {
 }
 
 // Line returns a text of one line that is not blank.
-func (f *Form) Line(name string, max int) *string {
-	return f.line(name, f.Text(name, max))
-}
+func (f *Form) Line(name string, max int) *string { return f.line(name, f.Text(name, max)) }
 
 func (f *Form) line(name string, text *string) *string {
 	switch {
@@ -161,10 +159,10 @@ func Printable(text string, max int) string {
 	return b.String()
 }
 
-// isInvisible reports whether a character controls the text around it instead of showing itself, such as a line break or a mark that reverses
-// the order: two names look the same then, or a name looks like something else. Emoji and some scripts need the joiners.
+// isInvisible reports whether nobody sees a character, such as a filler, or a mark that reverses the order of others. With one, two names
+// look the same, or a name looks like something else. Emoji and some scripts need the joiners.
 func isInvisible(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != '\u200c' && r != '\u200d'
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) && r != '\u200c' && r != '\u200d'
 }
 
 // refuseInvisible adds a problem if a text has an invisible character. It allows the control characters in allowed.
