@@ -63,9 +63,12 @@ func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 2 // wrong letters
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("unknown command %s; did you mean %s?", output.Quote(args[0]), strings.Join(near, " or "))
+	var known []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
+	}
+	if meant := config.Nearest(args[0], known); meant != "" {
+		return fmt.Errorf("unknown command %s; did you mean %s?", output.Quote(args[0]), meant)
 	}
 	return fmt.Errorf("unknown command %s", output.Quote(args[0]))
 }

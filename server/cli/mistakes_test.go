@@ -21,7 +21,7 @@ func TestMistakes(t *testing.T) {
 		"keys list --org acme":                            "did you mean --organization",
 		"users create --email a@example.com --role owner": "unknown flag: --role (see keyhook users create --help)",
 		"webhook create --url x":                          `unknown command "webhook" (see keyhook --help)`,
-		"keys new --name x":                               `unknown command "new"; did you mean get? (see`,
+		"keys new --name x":                               `unknown command "new" (see`,
 		"organizations create --name Acme":                `required flag(s) "plan" not set`,
 		"keys get":                                        "ID is missing; write: keyhook keys get ID [flags] (see",
 		"queue discard":                                   "there is no terminal to ask at; give --yes (see",
