@@ -224,7 +224,7 @@ var budget = map[string]int{
 	"server/apply":                 940,
 	"server/build":                 90,
 	"server/check":                 630,
-	"server/cli":                   2670,
+	"server/cli":                   2680,
 	"server/cli/about":             50,
 	"server/cli/apply":             770,
 	"server/cli/bench":             540,
@@ -243,7 +243,7 @@ var budget = map[string]int{
 	"server/docs":                  700,
 	"server/exchange":              860,
 	"server/explain":               940, // a detail has parts, so that the console cuts no sentence
-	"server/form":                  1700,
+	"server/form":                  1690,
 	"server/metrics":               530,
 	"server/oidc":                  900,
 	"server/platform":              1080,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 53320 // the aim is 50,000
+	budgetOfAll    = 53330 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

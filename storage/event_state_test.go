@@ -49,7 +49,7 @@ func TestEventsInAState(t *testing.T) {
 			}
 		}
 		check()
-		x.SetActive(t, true) // an event of which an attempt is in progress is pending
+		x.SetActive(t, true) // an event with an attempt in progress is pending
 		first := x.Jobs(t)[0]
 		attempt := x.Begin(t, first)
 		check()

@@ -179,7 +179,7 @@ func (c *call) isDryRun() bool {
 	return f != nil && f.Value.String() == "true"
 }
 
-// confirm asks the question of the action, with the members of its dry run. The body of the dry run is that of the request.
+// confirm asks the question of the action. A dry run with the same body fills in its figures.
 func (c *call) confirm(body []byte) error {
 	text := c.question.text
 	if text == "" || c.isDryRun() || !output.CanAsk(c.cmd) && c.question.atTerminal {

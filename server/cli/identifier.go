@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// identifier is an id, an external id or a name. The server knows which of them a request takes. name is that of the type in the help.
-// A credential in the wrong place is never sent.
+// identifier is an id, an external id or a name. The server knows which of them a request takes. A credential in the wrong place is never
+// sent. The help shows name as the type.
 func identifier(name string) valueType {
 	return valueType{name: name, parse: func(text string) (any, error) {
 		switch {

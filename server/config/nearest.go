@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// Nearest returns the known name that an unknown name probably means, or "": the first that begins or ends with it, or else the one of which the
-// fewest letters differ. Upper case and the characters - _ . make no difference.
+// Nearest returns the known name that an unknown name probably means, or "". That is the first one that begins or ends with it. Otherwise it is
+// the one with the fewest different letters. Upper case and the characters - _ . make no difference.
 func Nearest(name string, known []string) (best string) {
 	meant := bare(name)
 	least := 2 + len(meant)/4

@@ -241,7 +241,7 @@ func explain(err error) error {
 
 // errorCode returns an error code of the issuer for the log. The codes of OAuth are words; any other text may come from an attacker.
 func errorCode(text string) string {
-	if len(text) > 60 || strings.ContainsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+	if text == "" || len(text) > 60 || strings.ContainsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
 		return "(not a code of OAuth)"
 	}
 	return text

@@ -31,12 +31,11 @@ func NewAnonymousLog(log *slog.Logger) *AnonymousLog {
 }
 
 // Allow reports whether a line is written. It counts the lines that are not.
-func (a *AnonymousLog) Allow() bool {
-	if a.lines.Allow() {
-		return true
+func (a *AnonymousLog) Allow() (isAllowed bool) {
+	if isAllowed = a.lines.Allow(); !isAllowed {
+		a.omitted.Add(1)
 	}
-	a.omitted.Add(1)
-	return false
+	return isAllowed
 }
 
 // Report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless

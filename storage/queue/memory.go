@@ -35,7 +35,7 @@ type Memory struct {
 	places        []place                              // that this transaction took
 	keptPlaces    int                                  // how many of them earlier writes of this transaction took
 	newRows       newRows                              // to write before the next statement
-	created       map[int64][]webhook.Job              // to announce after the commit, by organization; nil if there are none
+	created       map[int64][]webhook.Job              // by organization, to announce after the commit; may be nil
 
 	running tx
 }

@@ -51,8 +51,8 @@ func (c *Cleaner) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepStep reads the next rows of a table. It returns the first old row after a young row; 0 if there is none. Rows older than maxAge are
-// old; 0 means that none is.
+// sweepStep reads the next rows of a table. It returns the first row that is older than maxAge and follows a younger one, or 0. If maxAge is
+// 0, no row is old.
 func (c *Cleaner) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (firstOld int64, err error) {
 	var rows []scan.Row
 	if err := c.o.Logs.List(ctx, &rows, w.next, w.after, sweepRows); err != nil {

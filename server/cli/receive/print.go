@@ -27,7 +27,7 @@ type printer struct {
 	mu     sync.Mutex
 }
 
-// timeLayout is that of the time before each delivery.
+// timeLayout is the layout of the time before each delivery.
 const timeLayout = "15:04:05.000"
 
 // note prints a sentence about a request that is no delivery.
