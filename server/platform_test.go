@@ -227,6 +227,8 @@ func TestAudit(t *testing.T) {
 	}
 	_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
 	f.Do(t, entry, servertest.Bearer(other), "").Want(t, 404, "not_found")
+	later := f.List(t, servertest.Bearer(other), "/api/v1/audit-events/?limit=1").Data[0]
+	f.Do(t, "GET /api/v1/audit-events/"+later["id"].(string)+"/", as, "").Want(t, 404, "not_found") // although it has an older one
 	f.Do(t, strings.Replace(entry, "aud_", "evt_", 1), as, "").Want(t, 404, "not_found")
 	for _, query := range []string{"type=Key", "since=today", "until=", "target=", "actor=" + created.Field("organization_id")} {
 		f.Do(t, "GET /api/v1/audit-events/?"+query, as, "").Want(t, 400, "invalid_parameter")

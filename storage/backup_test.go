@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -345,5 +346,25 @@ func spoil(t *testing.T, path string) {
 		if _, err := f.WriteAt([]byte(strings.Repeat("\xa5", 2000)), page*4096); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The log counts, too, because a copy has what is in it. This one is a sparse file, larger than any disk.
+func TestBackupOfALogThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	path, dir := filepath.Join(t.TempDir(), "keyhook.db"), t.TempDir()
+	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: path}))
+	if err := os.WriteFile(path+"-wal", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path+"-wal", 1<<42); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: filepath.Join(dir, "copy.db")}); !errors.Is(err, sqlite.ErrNoSpace) {
+		t.Errorf("error %v", err)
+	}
+	if left := files(t, dir); len(left) != 0 {
+		t.Errorf("left %v", left)
 	}
 }

@@ -83,6 +83,11 @@ func TestOrganizationsInOrder(t *testing.T) {
 		if got := page.Rows[a]; err != nil || got.InTrouble != 1 || got.Pending != 6 || got.Events != 2 || *got.Organization.LastEventAt != last || page.Rows[0].Pending != 3 {
 			t.Errorf("%+v, error %v", got, err)
 		}
+		storagetest.Exec(t, store, "UPDATE subscriptions SET deleted_at = 1 WHERE id = (SELECT max(id) FROM subscriptions WHERE organization_id = ?)", of("e"))
+		time.Sleep(time.Second)
+		if figures, err := store.Survey.OrganizationFigures(t.Context()); err != nil || figures[of("e")].Pending != 2 {
+			t.Errorf("with a deleted subscription: %+v, error %v", figures[of("e")], err)
+		}
 		storagetest.NoneGrows(t, store, map[string]string{"FROM json_each(?1) j CROSS JOIN organizations": "TEMP B-TREE FOR ORDER BY"})
 	})
 }

@@ -3,9 +3,16 @@ package egress
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
 	"syscall"
 )
+
+// OwnAddressesOf is OwnAddresses of a machine with these interfaces, with its own list.
+func OwnAddressesOf(interfaces func() ([]net.Addr, error)) func() ([]netip.Addr, error) {
+	return (&ownList{interfaces: interfaces}).get
+}
 
 var errNoted = errors.New("noted, and not dialled")
 

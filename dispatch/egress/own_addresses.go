@@ -13,39 +13,44 @@ import (
 // ends, or a virtual address moves here. Reading the list takes about 0.1 ms, too much for every delivery.
 const ownMaxAge = 5 * time.Second
 
-// ownCache has the addresses of this machine. There is one for the process, because there is one machine.
-var ownCache struct {
+// ownList is the list of this machine's addresses.
+type ownList struct {
+	interfaces func() ([]net.Addr, error)
+
 	sync.Mutex
 	read      time.Time // zero: never
 	addresses []netip.Addr
 	err       error // of the last read
 }
 
+// own is the only list of the process, because there is one machine.
+var own = ownList{interfaces: net.InterfaceAddrs}
+
 // OwnAddresses returns the addresses of this machine's network interfaces, at most a few seconds old. If they cannot be
 // read, it returns the last known ones. It cannot know a public address that another machine forwards to this one.
 func OwnAddresses() []netip.Addr {
-	addresses, _ := readOwn()
+	addresses, _ := own.get()
 	return addresses
 }
 
 // CheckOwnAddresses returns an error if the addresses of this machine cannot be read. Then connections to its public
 // addresses are not refused, unless the policy denies them.
 func CheckOwnAddresses() error {
-	_, err := readOwn()
+	_, err := own.get()
 	return err
 }
 
-func readOwn() ([]netip.Addr, error) {
-	ownCache.Lock()
-	defer ownCache.Unlock()
-	if !ownCache.read.IsZero() && time.Since(ownCache.read) < ownMaxAge {
-		return ownCache.addresses, ownCache.err
+func (l *ownList) get() ([]netip.Addr, error) {
+	l.Lock()
+	defer l.Unlock()
+	if !l.read.IsZero() && time.Since(l.read) < ownMaxAge {
+		return l.addresses, l.err
 	}
-	ownCache.read = time.Now()
-	list, err := net.InterfaceAddrs()
+	l.read = time.Now()
+	list, err := l.interfaces()
 	if err != nil {
-		ownCache.err = fmt.Errorf("cannot list the addresses of this machine: %w", err)
-		return ownCache.addresses, ownCache.err
+		l.err = fmt.Errorf("cannot list the addresses of this machine: %w", err)
+		return l.addresses, l.err
 	}
 	addresses := make([]netip.Addr, 0, len(list))
 	for _, one := range list {
@@ -55,15 +60,15 @@ func readOwn() ([]netip.Addr, error) {
 			}
 		}
 	}
-	ownCache.addresses, ownCache.err = addresses, nil // always a new list, because callers keep the one they got
+	l.addresses, l.err = addresses, nil // always a new list, because callers keep the one they got
 	return addresses, nil
 }
 
 // isOwn reports whether a is an address of this machine. The caller has unmapped a.
 func (p Policy) isOwn(a netip.Addr) bool {
-	own := p.Own
-	if own == nil {
-		own = OwnAddresses
+	list := p.Own
+	if list == nil {
+		list = OwnAddresses
 	}
-	return slices.ContainsFunc(own(), func(one netip.Addr) bool { return one.Unmap().WithZone("") == a })
+	return slices.ContainsFunc(list(), func(one netip.Addr) bool { return one.Unmap().WithZone("") == a })
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -130,6 +132,31 @@ func TestInterfaces(t *testing.T) {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
+}
+
+// A machine may get another address, and the list of its addresses may become unreadable for a time.
+func TestOwnAddressesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now, failure := netip.MustParsePrefix("198.41.0.4/24"), error(nil)
+		own := egress.OwnAddressesOf(func() ([]net.Addr, error) {
+			return []net.Addr{&net.IPNet{IP: now.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)}}, failure
+		})
+		check := func(want string, fails bool) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			if got, err := own(); len(got) != 1 || got[0].String() != want || (err != nil) != fails {
+				t.Errorf("the addresses are %v, error %v, want %s", got, err, want)
+			}
+		}
+		check("198.41.0.4", false)
+		now = netip.MustParsePrefix("198.41.0.5/24")
+		check("198.41.0.5", false)
+		failure = errors.New("no")
+		check("198.41.0.5", true)
+		failure = nil
+		check("198.41.0.5", false)
+	})
 }
 
 // Every dial reads the addresses again, because they change while the process runs.
