@@ -215,7 +215,7 @@ var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2910,
 	"dispatch/alert":               1350,
-	"dispatch/egress":              610,
+	"dispatch/egress":              620,
 	"dispatch/fair":                260,
 	"dispatch/sender":              490,
 	"dispatch/signature":           360,
