@@ -102,8 +102,10 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 
 // KeepUses writes how credentials were used. The owner of the file calls it from time to time, and with all at its end. What cannot be
 // written is noted again, for a later write. The end of ctx does not stop the write: it might succeed unseen, and the next one would
-// count the same requests again.
+// count the same requests again. When it returns nil, all that it had to write is in the file, also what a call beside it has taken.
 func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
 	for notes := range slices.Chunk(d.uses.take(time.Now().UnixMilli(), all), notesPerWrite) {
 		if err == nil {
 			err = d.file.Write(context.WithoutCancel(ctx), sqlite.Work{Cost: 2 * len(notes)}, func(t *sqlite.Tx) error { return writeUses(t, notes) })

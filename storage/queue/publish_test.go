@@ -110,6 +110,22 @@ func TestRepeatedPublish(t *testing.T) {
 		}
 	})
 
+	t.Run("each event of a repeated batch gets its own answer", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		batch := []webhook.NewEvent{eventWithKey("wanted", `{}`), eventWithKey("unwanted", `{}`), eventWithKey("wanted too", `{}`)}
+		batch[1].Type = "other"
+		storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/more", "user.created")
+		first := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), batch))
+		again := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), batch))
+		for i := range first {
+			first[i].Repeated = true
+		}
+		if d := cmp.Diff(first, again); d != "" || first[0].Deliveries != 2 || first[1].Deliveries != 1 {
+			t.Errorf("the answers differ (-first +again):\n%s", d)
+		}
+	})
+
 	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

@@ -145,6 +145,11 @@ func TestCloseOrganization(t *testing.T) {
 		storagetest.Must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, x.org.ID))
 		x.end(t)
 		x.close(t)
+		var secrets int
+		storagetest.Query(t, x.o.Path, &secrets, fmt.Sprintf("SELECT count(*) FROM subscriptions WHERE organization_id = %d AND (secret <> x'' OR previous_secret IS NOT NULL)", x.org.RowID))
+		if secrets != 0 {
+			t.Errorf("%d subscriptions still have a signing secret", secrets)
+		}
 		after := storagetest.Must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
 		if found := tracesIn(t, after.File, customerTraces); len(found) > 0 || after.Deliveries != 0 {
 			t.Errorf("a later backup has %d deliveries and %q", after.Deliveries, found)
