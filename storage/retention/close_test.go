@@ -145,10 +145,15 @@ func TestCloseOrganization(t *testing.T) {
 		storagetest.Must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, x.org.ID))
 		x.end(t)
 		x.close(t)
-		var secrets int
-		storagetest.Query(t, x.o.Path, &secrets, fmt.Sprintf("SELECT count(*) FROM subscriptions WHERE organization_id = %d AND (secret <> x'' OR previous_secret IS NOT NULL)", x.org.RowID))
-		if secrets != 0 {
-			t.Errorf("%d subscriptions still have a signing secret", secrets)
+		for what, query := range map[string]string{
+			"subscriptions with a signing secret": "FROM subscriptions WHERE organization_id = %d AND (secret <> x'' OR previous_secret IS NOT NULL)",
+			"audit events with names, addresses or details": "FROM audit_events WHERE organization_id = %d AND type <> 'organization_closed' AND " +
+				"(ip <> '' OR details <> '{}' OR actor_type <> 'system' AND actor_name <> 'erased')",
+		} {
+			var left int
+			if storagetest.Query(t, x.o.Path, &left, fmt.Sprintf("SELECT count(*) "+query, x.org.RowID)); left != 0 {
+				t.Errorf("%d %s are left", left, what)
+			}
 		}
 		after := storagetest.Must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
 		if found := tracesIn(t, after.File, customerTraces); len(found) > 0 || after.Deliveries != 0 {
