@@ -105,8 +105,20 @@ func TestDocumentsAreSearched(t *testing.T) {
 			t.Errorf("%s: %d results, the first is %s", words, n, title)
 		}
 	}
+	for _, word := range []string{"alert", "backup", "limit", "usage"} {
+		var isInTitle []bool
+		for _, found := range titleOfResult.FindAllStringSubmatch(f.Do(t, "GET /docs/?q="+word, "", "").Text, -1) {
+			isInTitle = append(isInTitle, strings.Contains(strings.ToLower(found[1]), word))
+		}
+		first := slices.Index(isInTitle, false)
+		if first < 1 || slices.Contains(isInTitle[first:], true) {
+			t.Errorf("%s: the title has the word in these results: %v", word, isInTitle)
+		}
+	}
 	f.Do(t, "GET /docs/?query=a", "", "").Want(t, 400, "unknown_parameter")
 }
+
+var titleOfResult = regexp.MustCompile(`<h2><a href="[^"]*">(.*)</a></h2>`)
 
 // shownOperation matches an operation of the reference up to its command.
 var shownOperation = regexp.MustCompile(`(?s)<section class="operation">\s*<h3 id="([a-z]\w+)">(.*?)<pre tabindex="0"><code>(curl .*?)</code></pre>`)

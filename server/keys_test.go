@@ -201,6 +201,12 @@ func TestUnusedKeys(t *testing.T) {
 			t.Errorf("%s: %d keys, want %d", query, got, want)
 		}
 	}
+	storagetest.Exec(t, f.Store, "UPDATE api_keys SET created_at = created_at - 1800000")
+	for query, want := range map[string]int{"?unused_for=29m": 1, "?unused_for=31m": 0} {
+		if got := len(f.List(t, as, "/api/v1/api-keys/"+query).Data); got != want {
+			t.Errorf("half an hour after the creation, %s: %d keys, want %d", query, got, want)
+		}
+	}
 	for _, wrong := range []string{"90d", "0s", "-1h", "x", "87600h0m1s", "1000000h", ""} {
 		f.Do(t, "GET /api/v1/api-keys/?unused_for="+wrong, as, "").Want(t, 400, "invalid_parameter")
 	}

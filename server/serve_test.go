@@ -144,6 +144,7 @@ func TestServeStops(t *testing.T) {
 			statuses := make(chan int, 1)
 			go func() { statuses <- s.test(t) }()
 			time.Sleep(time.Second)
+			s.ready(t, 200) // the result of this look is not given after the stop
 			s.stop()
 			synctest.Wait()
 			if s.test(t) != 0 {

@@ -483,6 +483,37 @@ func TestLeakedCredentialsAreTold(t *testing.T) {
 	})
 }
 
+// TestALeakHidesNoExpiry has both for one organization, while the file cannot store what was told. The credential that expires has to
+// wait for the interval, and meanwhile the leak is told.
+func TestALeakHidesNoExpiry(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		acme, _ := x.subscribe(t, "acme", 0)
+		other, _ := x.subscribe(t, "other", 0)
+		x.set(conditions{free: 1 << 40, refuses: errBroken})
+		x.one(t, long, "the database refuses writes")
+		began := time.Now()
+		for owner, life := range map[*access.Principal]time.Duration{&other: 121 * time.Minute, &acme: 131 * time.Minute} {
+			end := began.Add(life).UnixMilli()
+			if _, err := x.store.Directory.CreateKey(t.Context(), *owner, owner.Actor("", ""), access.NewKey{
+				Credential: access.Mint("svc"), Name: "key", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.one(t, 12*time.Minute, "access tokens expire soon: 1", "other (org_")
+		x.none(t, 9*time.Minute)
+		_, key := storagetest.Key(t, x.store, acme, access.EventsRead)
+		if err := x.store.Directory.RevokeLeaked(t.Context(), key.Digest(), "192.0.2.1", "req"); err != nil {
+			t.Fatal(err)
+		}
+		x.one(t, time.Minute, "tokens were reported as leaked: 1", "acme (org_")
+		x.one(t, long, "access tokens expire soon: 1", "acme (org_")
+		x.set(healthy)
+		x.one(t, long, "the database takes writes again")
+		x.none(t, long)
+	})
+}
+
 // TestManyOrganizationsInOneMessage has long names. Some services refuse a message of more than 4,000 characters.
 func TestManyOrganizationsInOneMessage(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {

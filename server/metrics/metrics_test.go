@@ -38,6 +38,12 @@ func (s store) SubscriptionCounts() webhook.SubscriptionCounts {
 }
 
 func (s store) Free() (bytes uint64, ok bool) { return 8192, true }
+
+// withoutFree is a store on a disk whose free bytes nobody knows.
+type withoutFree struct{ store }
+
+func (withoutFree) Free() (bytes uint64, ok bool) { return 0, false }
+
 func (s store) Clock() clock.State {
 	return clock.State{Seen: 3000, Doubt: &clock.Doubt{Expected: 7_203_000}}
 }
@@ -373,6 +379,12 @@ func TestSampleWithoutDatabase(t *testing.T) {
 					t.Errorf("scrape %d: %s is shown: %v", i, name, shown)
 				}
 			}
+		}
+		m = metrics.New()
+		m.Read(withoutFree{waiting(webhook.Backlog{})})
+		got := scrape(t, m)
+		if value, shown := got[`keyhook_storage_free_bytes`]; shown || got[`keyhook_storage_wal_bytes`] != "1024" {
+			t.Errorf("free bytes that nobody knows are %q, in %v", value, got)
 		}
 	})
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,6 +63,7 @@ func TestBacklog(t *testing.T) {
 	f.Do(t, "PATCH /api/v1/webhooks/subscriptions/"+paused.ID+"/", as, `{"is_active":false}`).Want(t, 200, "")
 	for _, eventType := range []string{"a", "b", "b", "a"} {
 		storagetest.Publish(t, f.Store, owner, eventType)
+		time.Sleep(2 * time.Millisecond) // no two are due at the same time
 	}
 	storagetest.Publish(t, f.Store, other, "a")
 	f.Do(t, "DELETE /api/v1/webhooks/subscriptions/"+gone.ID+"/", as, "").Want(t, 204, "")

@@ -101,5 +101,12 @@ func TestWhoMayTryAFilter(t *testing.T) {
 		if want == "" && got.StatusCode != 403 || !strings.Contains(got.Text, want) {
 			t.Errorf("%s: %d %s", scope, got.StatusCode, got.Text)
 		}
+		if want == "" {
+			continue
+		}
+		named := f.Do(t, "POST /api/v1/webhooks/filters/preview/", "ApiKey "+key, `{"event_types":["`+access.KeyCreated+`"],"filter":[]}`).Want(t, 200, "")
+		if named.Text != `{"examined":0,"matched":0,"sample":[]}`+"\n" {
+			t.Errorf("%s: audit events that the types name: %s", scope, named.Text)
+		}
 	}
 }

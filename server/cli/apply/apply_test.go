@@ -333,9 +333,11 @@ func TestSecrets(t *testing.T) {
 	})
 	t.Run("are checked to be writable before anything changes", func(t *testing.T) {
 		t.Parallel()
-		f, open := serve(t), filepath.Join(t.TempDir(), "open")
-		if err := os.WriteFile(open, nil, 0o644); err != nil {
-			t.Fatal(err)
+		f, open, shared := serve(t), filepath.Join(t.TempDir(), "open"), filepath.Join(t.TempDir(), "shared")
+		for name, mode := range map[string]os.FileMode{open: 0o604, shared: 0o640} { // each for others of one sort only
+			if err := os.WriteFile(name, nil, mode); err != nil {
+				t.Fatal(err)
+			}
 		}
 		other := filepath.Join(t.TempDir(), "a.secret")
 		if err := os.WriteFile(other, []byte("an-old-secret-of-32-characters--\n"), 0o600); err != nil {
@@ -346,7 +348,7 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("the file with something else is %q", text)
 			}
 		}()
-		for _, name := range []string{open, other, t.TempDir(), "/nowhere/secrets"} {
+		for _, name := range []string{open, shared, other, t.TempDir(), "/nowhere/secrets"} {
 			if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 				t.Errorf("%s: error %v", name, err)
 			}
