@@ -16,7 +16,6 @@ const ownMaxAge = 5 * time.Second
 // ownList is the list of this machine's addresses.
 type ownList struct {
 	interfaces func() ([]net.Addr, error)
-
 	sync.Mutex
 	read      time.Time // zero: never
 	addresses []netip.Addr

@@ -25,10 +25,13 @@ const (
 )
 
 // credentialUses remembers in memory how credentials were used, so that no request waits for a write. The zero value is empty.
-type credentialUses [useShards]struct {
-	mu      sync.Mutex
-	noted   map[credentialDay]credentialUse
-	written map[credentialRow]int64 // when a use was last taken to be written, less than noteEvery ago
+type credentialUses struct {
+	keeping sync.Mutex // of KeepUses
+	shards  [useShards]struct {
+		mu      sync.Mutex
+		noted   map[credentialDay]credentialUse
+		written map[credentialRow]int64 // when a use was last taken to be written, less than noteEvery ago
+	}
 }
 
 type credentialRow struct {
@@ -67,7 +70,7 @@ func (d *Directory) Used(p access.Principal, use access.KeyUse) {
 }
 
 func (u *credentialUses) note(n useNote) {
-	shard := &u[n.row%useShards]
+	shard := &u.shards[n.row%useShards]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if shard.noted == nil {
@@ -81,8 +84,8 @@ func (u *credentialUses) note(n useNote) {
 
 // take removes and returns the notes to write: of credentials of which none was taken within noteEvery, or of all credentials.
 func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
-	for i := range u {
-		shard := &u[i]
+	for i := range u.shards {
+		shard := &u.shards[i]
 		shard.mu.Lock()
 		for c, at := range shard.written {
 			if all || now-at >= noteEvery || now < at {
@@ -104,8 +107,8 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 // written is noted again, for a later write. The end of ctx does not stop the write: it might succeed unseen, and the next one would
 // count the same requests again. When it returns nil, all that it had to write is in the file, also what a call beside it has taken.
 func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
-	d.keeping.Lock()
-	defer d.keeping.Unlock()
+	d.uses.keeping.Lock()
+	defer d.uses.keeping.Unlock()
 	for notes := range slices.Chunk(d.uses.take(time.Now().UnixMilli(), all), notesPerWrite) {
 		if err == nil {
 			err = d.file.Write(context.WithoutCancel(ctx), sqlite.Work{Cost: 2 * len(notes)}, func(t *sqlite.Tx) error { return writeUses(t, notes) })

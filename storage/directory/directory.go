@@ -5,8 +5,6 @@
 package directory
 
 import (
-	"sync"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/principal"
@@ -25,7 +23,6 @@ type Directory struct {
 
 	*principal.Reader // of the same file
 	uses              credentialUses
-	keeping           sync.Mutex // of KeepUses
 	firstRequest      firstRequest
 	bootstrapCreated  bool
 	bootstrapRefused  bool

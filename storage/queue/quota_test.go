@@ -147,39 +147,7 @@ func TestStorageQuota(t *testing.T) {
 		}
 		overQuota(t, x.publish(t, owner, storedEvent))
 	})
-	t.Run("each delivery counts, of an event and of a replay", func(t *testing.T) {
-		t.Parallel()
-		x, owner := withQuota(t, storagetest.Open(t), 1_000_000)
-		org := owner.Organization.RowID
-		sub := must[webhook.Subscription](t)(x.Subscribe(t, owner))
-		counts := func(do func() error) int64 {
-			before := must[int64](t)(x.StoredToday(t.Context(), org))
-			if err := do(); err != nil {
-				t.Fatal(err)
-			}
-			return must[int64](t)(x.StoredToday(t.Context(), org)) - before
-		}
-		publish := func(eventType string, n int) int64 {
-			return counts(func() error {
-				return x.publish(t, owner, slices.Repeat([]webhook.NewEvent{{Type: eventType, Data: []byte("{}")}}, n)...)
-			})
-		}
-		if wanted, unwanted := publish("a", 3), publish("b", 3); wanted != unwanted+300 {
-			t.Errorf("3 events count %d bytes with a delivery each, and %d without", wanted, unwanted)
-		}
-		publish("c", 1)
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), org, sub.ID,
-			webhook.SubscriptionChange{EventTypes: &webhook.Types{"b", "c"}}))
-		replay := func(eventType string) int64 {
-			return counts(func() error {
-				_, err := x.Queue.Replay(t.Context(), owner.Actor("", ""), org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed, EventTypes: webhook.Types{eventType}})
-				return err
-			})
-		}
-		if three, one := replay("b"), replay("c"); three != one+200 {
-			t.Errorf("replays count %d bytes for 3 deliveries, and %d for 1", three, one)
-		}
-	})
+	t.Run("each delivery counts, of an event and of a replay", testDeliveriesCount)
 	t.Run("the enterprise plan has no limit", func(t *testing.T) {
 		t.Parallel()
 		store := storagetest.Open(t)
@@ -187,6 +155,40 @@ func TestStorageQuota(t *testing.T) {
 			t.Errorf("limit %d", *plan.MaxStoredBytes)
 		}
 	})
+}
+
+func testDeliveriesCount(t *testing.T) {
+	t.Parallel()
+	x, owner := withQuota(t, storagetest.Open(t), 1_000_000)
+	org := owner.Organization.RowID
+	sub := must[webhook.Subscription](t)(x.Subscribe(t, owner))
+	counts := func(do func() error) int64 {
+		before := must[int64](t)(x.StoredToday(t.Context(), org))
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		return must[int64](t)(x.StoredToday(t.Context(), org)) - before
+	}
+	publish := func(eventType string, n int) int64 {
+		return counts(func() error {
+			return x.publish(t, owner, slices.Repeat([]webhook.NewEvent{{Type: eventType, Data: []byte("{}")}}, n)...)
+		})
+	}
+	if wanted, unwanted := publish("a", 3), publish("b", 3); wanted != unwanted+300 {
+		t.Errorf("3 events count %d bytes with a delivery each, and %d without", wanted, unwanted)
+	}
+	publish("c", 1)
+	must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), org, sub.ID,
+		webhook.SubscriptionChange{EventTypes: &webhook.Types{"b", "c"}}))
+	replay := func(eventType string) int64 {
+		return counts(func() error {
+			_, err := x.Queue.Replay(t.Context(), owner.Actor("", ""), org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed, EventTypes: webhook.Types{eventType}})
+			return err
+		})
+	}
+	if three, one := replay("b"), replay("c"); three != one+200 {
+		t.Errorf("replays count %d bytes for 3 deliveries, and %d for 1", three, one)
+	}
 }
 
 func testBeyondQuota(t *testing.T) {

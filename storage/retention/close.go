@@ -61,8 +61,7 @@ func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) e
 					}
 				}
 				if err := t.Exec(`
-					UPDATE subscriptions SET url = '', description = '', event_types = '', filter = NULL, recover_since = NULL,
-						last_error = CASE last_error WHEN '' THEN '' ELSE ? END
+					UPDATE subscriptions SET url = '', description = '', event_types = '', filter = NULL, recover_since = NULL, last_error = CASE last_error WHEN '' THEN '' ELSE ? END
 					WHERE id = ?`, audit.ErasedText, sub.RowID); err != nil {
 					return 0, err
 				}
