@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,5 +169,39 @@ func TestNextAttempts(t *testing.T) {
 				t.Error("there is none afterwards")
 			}
 		})
+	}
+}
+
+// TestNextAttemptOfAProbe lets a subscription fail. Its probe comes later than the retry of the delivery that it sends.
+func TestNextAttemptOfAProbe(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	retry, probe := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
+	health, epoch, first := webhook.Healthy, sub.Epoch, ""
+	for n := int64(0); health == webhook.Healthy; n++ { // the first attempts of as many events as it takes
+		id := storagetest.Publish(t, f.Store, owner, "user.created").ID
+		if first == "" {
+			first = id
+		}
+		jobs := storagetest.Must[[]webhook.Job](t)(f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 100, nil))
+		job := jobs[slices.IndexFunc(jobs, func(j webhook.Job) bool { return j.EventID == id })]
+		attempt := storagetest.Must[[]int64](t)(f.Store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1}}))[0]
+		settled := storagetest.Must[[]webhook.Settled](t)(f.Store.Queue.Record(t.Context(), webhook.Result{
+			Attempt: attempt, Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1, RetryAt: retry + n, ProbeAt: probe,
+			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"},
+		}))[0]
+		health, epoch = settled.Health.Status, settled.Health.Epoch
+	}
+	want := string(webhook.AppendTime(nil, probe))
+	for _, attempt := range f.List(t, as, "/api/v1/webhooks/subscriptions/"+sub.ID+"/deliveries/").Data {
+		if next := attempt["next_attempt_at"]; (next == want) != (attempt["event_id"] == first) || next != want && next != nil {
+			t.Errorf("the log says %v for %s, and the probe comes at %s with %s", next, attempt["event_id"], want, first)
+		}
+	}
+	if read := f.Do(t, "GET /api/v1/events/"+first+"/", as, "").Want(t, 200, "").Text; !strings.Contains(read, `"next_attempt_at":"`+want+`"`) {
+		t.Errorf("the event says %s, and the probe comes at %s", read, want)
 	}
 }

@@ -152,8 +152,8 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 			outcome = webhook.Succeeded
 		}
 		var next sql.NullInt64
-		if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
-			next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
+		if settled[i].State == webhook.Pending { // what a failing subscription adds is known when it is read; see webhook.Schedule
+			next = sql.NullInt64{Int64: settled[i].DueAt, Valid: true}
 		}
 		args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, r.ResponseBody, r.ResponseHeader,
 			r.DurationMS, r.Failure.String(), d.BegunAt, next)
