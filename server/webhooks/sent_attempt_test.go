@@ -180,21 +180,23 @@ func TestNextAttemptOfAProbe(t *testing.T) {
 	as := servertest.Bearer(token)
 	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
 	retry, probe := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
-	health, epoch, first := webhook.Healthy, sub.Epoch, ""
-	for n := int64(0); health == webhook.Healthy; n++ { // the first attempts of as many events as it takes
-		id := storagetest.Publish(t, f.Store, owner, "user.created").ID
-		if first == "" {
-			first = id
-		}
+	health, epoch := webhook.Healthy, sub.Epoch
+	fail := func(event string, retry int64) {
 		jobs := storagetest.Must[[]webhook.Job](t)(f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 100, nil))
-		job := jobs[slices.IndexFunc(jobs, func(j webhook.Job) bool { return j.EventID == id })]
-		attempt := storagetest.Must[[]int64](t)(f.Store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1}}))[0]
+		job := jobs[slices.IndexFunc(jobs, func(j webhook.Job) bool { return j.EventID == event })]
+		number := job.Attempts + 1
+		attempt := storagetest.Must[[]int64](t)(f.Store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: number}}))[0]
 		settled := storagetest.Must[[]webhook.Settled](t)(f.Store.Queue.Record(t.Context(), webhook.Result{
-			Attempt: attempt, Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1, RetryAt: retry + n, ProbeAt: probe,
+			Attempt: attempt, Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: number, RetryAt: retry, ProbeAt: probe,
 			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"},
 		}))[0]
 		health, epoch = settled.Health.Status, settled.Health.Epoch
 	}
+	first := storagetest.Publish(t, f.Store, owner, "user.created").ID
+	for health == webhook.Healthy { // the first attempts of as many other events as it takes
+		fail(storagetest.Publish(t, f.Store, owner, "user.created").ID, retry+1)
+	}
+	fail(first, retry) // the first probe
 	want := string(webhook.AppendTime(nil, probe))
 	for _, attempt := range f.List(t, as, "/api/v1/webhooks/subscriptions/"+sub.ID+"/deliveries/").Data {
 		if next := attempt["next_attempt_at"]; (next == want) != (attempt["event_id"] == first) || next != want && next != nil {
