@@ -133,7 +133,7 @@ func TestAnAcceptedClockIsSavedAtOnce(t *testing.T) {
 		t.Fatalf("%+v is due again", state)
 	}
 	w.Accept()
-	if state := w.StateToSave; !w.SaveDue() || !state().Trusted() {
+	if !w.SaveDue() || !w.StateToSave().Trusted() {
 		t.Error("the accepted clock is not due to be saved")
 	}
 }
