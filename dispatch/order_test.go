@@ -113,6 +113,27 @@ func TestOrderedSubscription(t *testing.T) {
 		x.checkOrderAt(t, "a.example", append(want, events[0]))
 	})
 
+	runInVirtualTime(t, "the first of the order is the probe, also with a redelivery beside it", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribeInOrder(t, "a.example", failFirst(6))
+		events := x.publish(t, 3)
+		for len(x.requests("a.example")) < 6 { // the last is the first probe
+			time.Sleep(time.Second)
+		}
+		if err := x.Queue.HoldQueue(t.Context(), x.actor(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // all are due
+		if _, err := x.Queue.ReleaseQueue(t.Context(), x.actor()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		x.checkOrderAt(t, "a.example", slices.Concat(slices.Repeat(events[:1], 5), slices.Repeat(events[1:2], 2), events[:1], events[2:]))
+	})
+
 	runInVirtualTime(t, "a new event is sent at once if nothing is in front, also after each other", func(t *testing.T) {
 		f := newFaults()
 		x := stoppedFixture(t, f, dispatch.Options{})

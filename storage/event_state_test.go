@@ -85,6 +85,12 @@ func TestEventsInAState(t *testing.T) {
 		if got := p.listedEvents(t, access.AllOrganizations, webhook.EventFilter{State: webhook.AnyExpired, Limit: 2, WithoutAudit: true}); len(got) != 1 {
 			t.Errorf("expired in all organizations: %q", got)
 		}
+		if err := x.Queue.HoldQueue(t.Context(), x.Actor(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(webhook.AnyExpired, ""); len(got) != 0 {
+			t.Errorf("expired while the queue is held, when retention deletes nothing: %q", got)
+		}
 		storagetest.NoneGrows(t, x.Store, map[string]string{"SELECT DISTINCT s.public_id": "TEMP B-TREE", "SET expired_event": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE", "FROM deliveries own": "TEMP B-TREE", "FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e"})
 	})
 }

@@ -158,3 +158,29 @@ func TestUsageFollowsItsOrganization(t *testing.T) {
 		}
 	})
 }
+
+// TestUsesAreKeptAtTheEnd uses a key twice within a minute, and stops.
+func TestUsesAreKeptAtTheEnd(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := fixtureOf(t, store)
+		key, credential := storagetest.Key(t, store, x.Owner, access.EventsRead)
+		p := must[access.Principal](t)(store.Directory.PrincipalByKey(t.Context(), credential.Digest()))
+		store.Directory.Used(p, access.KeyUse{Allowed: 1})
+		time.Sleep(15 * time.Second) // the first use is written
+		last := time.Now().UnixMilli()
+		store.Directory.Used(p, access.KeyUse{Allowed: 1})
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, storagetest.Options(t, path))
+		defer stop()
+		if at := must[access.Key](t)(x.Directory.Key(t.Context(), x.Org(), key.ID)).LastUsedAt; at == nil || *at != last {
+			t.Errorf("last used at %v, want %d", at, last)
+		}
+		page := must[access.UsagePage](t)(x.History.KeyUsage(t.Context(), x.Org(), access.UsageFilter{Until: math.MaxInt32, Limit: 1}))
+		if len(page.Rows) != 1 || page.Rows[0].Allowed != 2 {
+			t.Errorf("%+v", page.Rows)
+		}
+	})
+}

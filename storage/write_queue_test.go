@@ -135,6 +135,19 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an organization does not pay for a job that did not fit", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := stalledStore(t)
+			for range 1000 {
+				c.ask("small", 7, 8, false)
+			}
+			c.ask("large", 8, 4000, false)
+			if place := slices.Index(c.let(), "large"); place > 256/8 {
+				t.Errorf("it was number %d", place)
+			}
+		})
+	})
 	t.Run("jobs of an organization run in order", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package clock_test
 
 import (
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -121,4 +122,18 @@ func TestObserveAnything(t *testing.T) {
 			_ = state.Warning()
 		}
 	})
+}
+
+// TestAnAcceptedClockIsSavedAtOnce has the doubt saved a moment before somebody accepts the clock.
+func TestAnAcceptedClockIsSavedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := clock.NewWatch(slog.New(slog.DiscardHandler))
+	w.Start(clock.State{Seen: time.Now().Add(-400 * 24 * time.Hour).UnixMilli()})
+	if state := w.StateToSave(); state.Trusted() || w.SaveDue() {
+		t.Fatalf("%+v is due again", state)
+	}
+	w.Accept()
+	if !w.SaveDue() || !w.StateToSave().Trusted() {
+		t.Error("the accepted clock is not due to be saved")
+	}
 }

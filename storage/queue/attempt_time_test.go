@@ -14,7 +14,10 @@ func TestTimeOfLastAttempt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		back := time.Duration(0)
+		o := storagetest.Options(t, path)
+		o.Now = func() time.Time { return time.Now().Add(-back) }
+		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		start := time.Now()
 		ended := func(at time.Duration, succeeded bool) (success, failure *int64) {
@@ -48,5 +51,11 @@ func TestTimeOfLastAttempt(t *testing.T) {
 		is("a failure soon after a failure", failure, 2200*time.Millisecond)
 		success, _ = ended(2300*time.Millisecond, true)
 		is("a success soon after a failure", success, 2300*time.Millisecond)
+
+		back = time.Hour // the clock was ahead, and is set back
+		success, _ = ended(3*time.Second, true)
+		is("a success before the stored one", success, 3*time.Second-back)
+		_, failure = ended(4*time.Second, false)
+		is("a failure before the stored one", failure, 4*time.Second-back)
 	})
 }

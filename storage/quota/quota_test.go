@@ -3,6 +3,7 @@ package quota_test
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,12 @@ type platform struct {
 
 func newPlatform(t *testing.T) platform {
 	t.Helper()
-	x := platform{Platform: storagetest.NewPlatform(t)}
+	return platformOf(t, storagetest.Open(t))
+}
+
+func platformOf(t *testing.T, store *storage.Store) platform {
+	t.Helper()
+	x := platform{Platform: storagetest.PlatformOf(t, store)}
 	if _, err := x.Directory.CreatePlan(t.Context(), x.By, access.Plan{Name: "bounded", APIKeys: true, Webhooks: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +218,36 @@ func TestAQuotaIsOfOneDay(t *testing.T) {
 		}
 		if stored := x.stored(t, 0); stored != 1000 {
 			t.Errorf("%d bytes are stored on the new day", stored)
+		}
+	})
+}
+
+// TestAClockThatIsSetBack sets it back within a day, and to an earlier day.
+func TestAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	synctest.Test(t, func(t *testing.T) {
+		ahead := time.Duration(0)
+		o.Now = func() time.Time { return time.Now().Add(ahead) }
+		store, _ := storagetest.OpenWith(t, o)
+		x := platformOf(t, store)
+		x.leave(t, 2000)
+		for _, ahead = range []time.Duration{2 * time.Hour, 0} {
+			if err := x.publish(t, 0, 1); err != nil {
+				t.Fatal(err)
+			}
+			last, err := store.Directory.Organization(t.Context(), x.owners[0].Organization.ID)
+			if err != nil || last.LastEventAt == nil || *last.LastEventAt != o.Now().UnixMilli() {
+				t.Errorf("%s ahead: the last event is that of %v, error %v", ahead, last.LastEventAt, err)
+			}
+		}
+		ahead = 48 * time.Hour
+		if err := x.publish(t, 0, 1); err != nil {
+			t.Errorf("on a later day: %v", err)
+		}
+		ahead = 0
+		if err := x.publish(t, 0, 1); fault.KindOf(err) != fault.Limited {
+			t.Errorf("on the first day again: %v", err)
 		}
 	})
 }
