@@ -227,26 +227,6 @@ func TestFailedAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("a failing subscription announces its probe as the next attempt", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		x.Publish(t, 5, "user.created")
-		x.EndAll(t, false)
-		page, err := x.History.AttemptPage(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 5})
-		if err != nil || len(page.Attempts) != 5 {
-			t.Fatalf("%+v, error %v", page, err)
-		}
-		for i, a := range page.Attempts { // newest first
-			want := int64(1000) // the retry
-			if i == 0 {
-				want = 2000 // the probe, which is later
-			}
-			if a.NextAttemptAt == nil || *a.NextAttemptAt != want {
-				t.Errorf("after failure %d: %v, want %d", 5-i, a.NextAttemptAt, want)
-			}
-		}
-	})
-
 	t.Run("a subscription receives no events about itself", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
