@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,26 +44,6 @@ func TestStoreFailures(t *testing.T) {
 			}
 			if n := strings.Count(log.String(), `"what":"begin attempts"`); n != 2 {
 				t.Errorf("the failure has %d log lines, want one, and one for its end", n)
-			}
-		})
-	})
-
-	t.Run("what could not begin is sent in its order after that", func(t *testing.T) {
-		inVirtualTime(t, func(t *testing.T) {
-			f := newFaults()
-			x := stoppedFixture(t, f, dispatch.Options{PerSubscription: 1})
-			x.subscribe(t, "a.example", respondAfter(5*time.Millisecond, respond(200)))
-			x.run(t)
-			want := x.publish(t, 200)
-			for range 10 {
-				time.Sleep(50 * time.Millisecond)
-				f.fail(true, "Begin")
-				time.Sleep(2 * time.Second)
-				f.fail(false, "Begin")
-			}
-			time.Sleep(time.Minute)
-			if got := x.eventsAt("a.example"); !slices.Equal(got, want) {
-				t.Errorf("got %d events:\n%v\nwant\n%v", len(got), got, want)
 			}
 		})
 	})
