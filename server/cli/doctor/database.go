@@ -3,13 +3,10 @@ package doctor
 import (
 	"context"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
@@ -144,42 +141,5 @@ func (r *report) checkPort(o Options, setting, address string) {
 	l.Close()
 	if _, port, _ := net.SplitHostPort(address); port != "0" {
 		r.ok("port", "%s: %s is free.", setting, address)
-	}
-}
-
-// The differences between clocks that matter: receivers refuse signatures that are some minutes old.
-const (
-	smallSkew = 5 * time.Second
-	largeSkew = 2 * time.Minute
-)
-
-// checkClock compares the clock behind a response with the clock of this machine. The Date header has whole seconds.
-func (r *report) checkClock(who string, header http.Header) {
-	at, err := http.ParseTime(header.Get("Date"))
-	if err != nil {
-		return
-	}
-	const text = "The clock of %s differs from the clock of this machine by %s."
-	switch by := time.Since(at).Round(time.Second); {
-	case by.Abs() > largeSkew:
-		r.problem("clock", "synchronize both clocks with NTP, because receivers refuse old signatures", text, who, by)
-	case by.Abs() > smallSkew:
-		r.warning("clock", "synchronize both clocks with NTP", text, who, by)
-	default:
-		r.ok("clock", "The clock of %s agrees with the clock of this machine.", who)
-	}
-}
-
-// checkHardwareClock compares the system's clock with the clock that runs while the machine is off. Only Linux shows that
-// one, and most virtual machines have none.
-func (r *report) checkHardwareClock() {
-	text, _ := os.ReadFile("/sys/class/rtc/rtc0/since_epoch") // no text is no number
-	seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return
-	}
-	if by := time.Since(time.Unix(seconds, 0)).Round(time.Second); by.Abs() > largeSkew {
-		r.warning("clock", "synchronize the system clock with NTP, and then run: hwclock --systohc --utc",
-			"The system clock and the hardware clock differ by %s, so one of them is wrong.", by)
 	}
 }

@@ -29,8 +29,8 @@ func New(o Options) *cobra.Command {
 		Use:   "doctor [URL]",
 		Short: "Find problems of the installation or of a receiver, and say how to fix them",
 		Long: `Find problems of the installation or of a receiver, and say how to fix them. Doctor checks settings, secrets, directory,
-disk, database, certificate and clock. Doctor changes nothing. If a server is running, doctor asks the server for its
-settings and does not open the database. If no server is running, use the same flags, environment and file as for serve.
+disk, database and certificate. Doctor changes nothing. If a server is running, doctor asks the server for its settings
+and does not open the database. If no server is running, use the same flags, environment and file as for serve.
 
 With a URL, doctor also checks that receiver: name, addresses, certificate, redirects, response times and clock. Doctor
 connects as a delivery does. It sends one HEAD request without a body, and nothing else.
@@ -47,7 +47,6 @@ The exit code is 1 if there is a problem.`,
 			if areValid { // otherwise, no other check is possible
 				c = r.checkDatabase(ctx, c, o)
 				r.checkServing(c)
-				r.checkHardwareClock()
 				if len(args) == 1 {
 					r.checkReceiver(ctx, c, args[0])
 				}

@@ -110,7 +110,30 @@ func (r *report) checkResponse(ctx context.Context, transport http.RoundTripper,
 		what := fmt.Sprintf("The receiver's certificate (%s, issued by %s)", tls.VersionName(resp.TLS.Version), issuer)
 		r.checkExpiry("renew the receiver's certificate", what, leaf)
 	}
-	r.checkClock("the receiver", resp.Header)
+	r.checkClock(resp.Header)
+}
+
+// The differences between clocks that matter: receivers refuse signatures that are some minutes old.
+const (
+	smallSkew = 5 * time.Second
+	largeSkew = 2 * time.Minute
+)
+
+// checkClock compares the receiver's clock with the clock of this machine. The Date header has whole seconds.
+func (r *report) checkClock(header http.Header) {
+	at, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return
+	}
+	const text = "The clock of the receiver differs from the clock of this machine by %s."
+	switch by := time.Since(at).Round(time.Second); {
+	case by.Abs() > largeSkew:
+		r.problem("clock", "synchronize both clocks with NTP, because receivers refuse old signatures", text, by)
+	case by.Abs() > smallSkew:
+		r.warning("clock", "synchronize both clocks with NTP", text, by)
+	default:
+		r.ok("clock", "The clock of the receiver agrees with the clock of this machine.")
+	}
 }
 
 // explainStatus says what the status means for deliveries, which are POST requests.

@@ -26,7 +26,6 @@ const readyTimeout = 2500 * time.Millisecond
 // readiness is the response of /readyz.
 type readiness struct {
 	where  string // the URL or the socket
-	header http.Header
 	Status string `json:"status"`
 	Checks map[string]struct {
 		OK      bool   `json:"ok"`
@@ -77,7 +76,6 @@ func askAt(ctx context.Context, base string, dial func(ctx context.Context, netw
 	if err != nil {
 		return r, fmt.Errorf("cannot ask %s: %w", base, cmp.Or(context.Cause(ctx), err))
 	}
-	r.header = response.Header
 	if err := json.Unmarshal(response.Body, &r); err != nil || r.Status == "" {
 		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", base, response.Status), "check server.listen")
 	}
@@ -99,7 +97,6 @@ func (r *report) checkServer(ctx context.Context, c config.Config) config.Config
 	if len(failures) == 0 {
 		r.ok("server", "%s is ready.", ready.where)
 	}
-	r.checkClock("the server", ready.header)
 	return r.settingsOf(ready, c)
 }
 
