@@ -30,13 +30,14 @@ func condition(t testing.TB, path, op, value string) filter.Condition {
 
 func TestPasses(t *testing.T) {
 	t.Parallel()
-	const data = `{"name":"Zoë","amount":100,"cheap":1.50,"big":12345678901234567890.1,"tiny":-1e-400,"huge":1e99999999999999999999,"paid":true,
+	const data = `{"name":"Zoë","amount":100,"cheap":1.50,"big":12345678901234567890.1,"tiny":-1e-400,"part":0.05,"huge":1e99999999999999999999,"paid":true,
 		"gone":null,"empty":"","lines":[{"sku":"a-1"},{"sku":"b-2"}],"deep":{"er":{"0":"zero"}},"a.b":1}`
 	for words, want := range map[string]bool{
 		`name eq "Zoë"`: true, `name eq "Zo\u00eb"`: true, `name eq "zoë"`: false, `name ne "zoë"`: true, `name ne "Zoë"`: false,
 		`amount eq 100.0`: true, `amount eq 1e2`: true, `amount eq "100"`: false, `amount ne "100"`: true, `amount gt 99.999`: true, `amount lt 100`: false,
 		`amount lte 100`: true, `amount gte 100`: true, `amount gt 100`: false, `amount lt "a"`: false, `amount gt "a"`: false, `cheap eq 1.5`: true,
 		`big eq 12345678901234567890.10`: true, `big eq 12345678901234567890`: false, `big gt 12345678901234567890`: true,
+		`part eq 5e-2`: true, `part eq 5`: false, `part eq 0.5`: false, `part gt 0.049`: true, `part lt 0.1`: true,
 		`tiny lt 0`: true, `tiny gt -1e-399`: true, `huge gt 1e9998`: true, `huge eq 1e9998`: false,
 		`paid eq true`: true, `paid eq false`: false, `paid ne 1`: true, `gone eq null`: true, `gone ne null`: false, `gone exists true`: true, `gone eq false`: false,
 		`empty eq ""`: true, `empty eq null`: false, `empty prefix ""`: true, `empty lt "a"`: true, `name gt "Z"`: true, `name prefix "Zo"`: true, `name prefix "o"`: false, `amount prefix "1"`: false,
