@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // mounts is the mount table of a container with many volumes.
@@ -112,6 +114,19 @@ func TestCheck(t *testing.T) {
 }
 
 // TestExposed has a file of each mode with one bit more than its owner needs, and a link.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	for cause, want := range map[error]string{
+		syscall.ENOSPC: "free space on that disk", syscall.EDQUOT: "free space on that disk", syscall.EROFS: "mount the file system writable",
+		syscall.EIO: "look at each directory",
+	} {
+		err := disk.Advise("/data/keyhook.db", &os.PathError{Op: "open", Path: "/data/keyhook.db", Err: cause})
+		if _, mend := fault.Split(err); !errors.Is(err, disk.ErrAccess) || !errors.Is(err, cause) || !strings.HasPrefix(mend, want) {
+			t.Errorf("%v: %v, mend %q", cause, err, mend)
+		}
+	}
+}
+
 func TestExposed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
