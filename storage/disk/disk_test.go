@@ -225,6 +225,13 @@ func TestLocate(t *testing.T) {
 			t.Errorf("%s is %s of %s, error %v; want %s of %d: %s", tt.path, resolved, user, err, want, tt.uid, tt.why)
 		}
 	}
+	key := filepath.Join(root, "ours", "lost.db"+disk.Key)
+	if err := errors.Join(os.WriteFile(key, nil, 0o600), os.Chown(key, 65532, 65532)); err != nil {
+		t.Fatal(err)
+	}
+	if _, user, err := disk.Resolve(filepath.Join(root, "ours", "lost.db")); err != nil || user.UID != 65532 {
+		t.Errorf("a lost database belongs to %s, error %v; want the owner of its key", user, err)
+	}
 }
 
 func TestFree(t *testing.T) {
