@@ -71,6 +71,9 @@ func TestObserve(t *testing.T) {
 			if state.Seen != at || state.Doubt != nil && (state.Doubt.Agreed != tt.agreed || state.Doubt.Since != jumped) {
 				t.Errorf("%+v, %+v, want %d seen, %s agreed and %d as the last jump", state, state.Doubt, at, tt.agreed, jumped)
 			}
+			if want := at + (clock.Steady - tt.agreed).Milliseconds(); !state.Trusted() && state.TrustedAt() != want {
+				t.Errorf("trusted again at %d, want %d", state.TrustedAt(), want)
+			}
 			if (state.Warning() == "") != state.Trusted() {
 				t.Errorf("warning %q", state.Warning())
 			}

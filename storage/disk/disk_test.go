@@ -26,6 +26,7 @@ const mounts = `1 0 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/l,upperd
 11 1 0:67 / /mnt/twice rw - nfs there:/ rw
 12 11 254:2 / /mnt/twice rw - xfs /dev/vdb rw
 13 1 0:68 / /mnt/blk rw - fuseblk /dev/sda1 rw
+14 1 0:69 / /mnt/program rw - fuse program rw
 this line is broken
 `
 
@@ -45,6 +46,7 @@ func TestMounts(t *testing.T) {
 		{"/mnt/host/keyhook.db", "/mnt/host", "virtiofs", true, ""},
 		{"/mnt/plan9/keyhook.db", "/mnt/plan9", "9p", true, ""},
 		{"/mnt/ssh/keyhook.db", "/mnt/ssh", "fuse.sshfs", true, ""},
+		{"/mnt/program/keyhook.db", "/mnt/program", "fuse", true, ""},
 		{"/mnt/layer/keyhook.db", "/mnt/layer", "fuse.fuse-overlayfs", false, "container's own layer"},
 		{"/run/keyhook.db", "/run", "tmpfs", false, "in memory"},
 		{"/mnt/twice/keyhook.db", "/mnt/twice", "xfs", false, ""},
