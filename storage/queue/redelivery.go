@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -40,10 +41,7 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 				return err
 			}
 		}
-		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
-			return err
-		}
-		if err := t.Quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
+		if err := cmp.Or(t.Quotas.RequireWebhooks(t.Tx, organization), t.Quotas.Require(t.Tx, organization, quota.PerChange)); err != nil {
 			return err
 		}
 		t.lastDelivery++

@@ -159,21 +159,17 @@ const replayCounts = `
 
 // args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
 // that retention may have started to delete: without all their deliveries, nobody knows their state.
-func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg) []any {
+func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
 	since := p.since
 	if maxAge > 0 {
 		since = max(since, now-maxAge.Milliseconds())
 	}
-	args := []any{
+	return append([]any{
 		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
 		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
 		sql.Named("ended", p.ended), sql.Named("unless", p.unless),
 		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.filterChangedAt),
-	}
-	for _, arg := range more {
-		args = append(args, arg)
-	}
-	return args
+	}, more...)
 }
 
 type chunk struct {
@@ -260,10 +256,8 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	}
 	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
 	p.filter = ""                        // the events of the chunk have passed it
-	if err := t.Quotas.RequireWebhooks(t.Tx, p.organization); err != nil {
-		return made, err
-	}
-	if err := t.Quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery); err != nil {
+	room := t.Quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery)
+	if err := cmp.Or(t.Quotas.RequireWebhooks(t.Tx, p.organization), room); err != nil {
 		return made, err
 	}
 	var checked chunk
@@ -291,13 +285,9 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	until := r.Until
-	if until == 0 {
-		until = p.now
-	}
 	return q.change(ctx, sqlite.Work{Payer: p.organization}, func(t *tx) error {
 		return t.audit(by, p.organization, access.SubscriptionReplayed, audit.Subscription(p.id, p.subscription), map[string]any{
-			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
+			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, cmp.Or(r.Until, p.now))),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})
 	})

@@ -66,13 +66,8 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if err != nil {
 			return sub, err
 		}
-		if err := audit.CheckCreate(canRead, &c); err != nil {
-			return sub, err
-		}
-		if err := requireRoomForSubscription(t, organization); err != nil {
-			return sub, err
-		}
-		if err := s.memory.Quotas.Require(t, organization, quota.PerChange); err != nil {
+		bytes := s.memory.Quotas.Require(t, organization, quota.PerChange)
+		if err := cmp.Or(audit.CheckCreate(canRead, &c), requireRoomForSubscription(t, organization), bytes); err != nil {
 			return sub, err
 		}
 		checked, err := s.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
