@@ -65,7 +65,7 @@ func (s *Feeds) Feed(ctx context.Context, organization int64, id string, r webho
 	start := f.at
 	page.Target, page.Next = f.target, start
 	rows, began := min(r.Limit, scan.CostlySlice), time.Now() // a reader of few events pays for few
-	_, err = scan.Batches(ctx, feedTime, func() (goesOn bool, err error) {
+	err = scan.Batches(ctx, feedTime, func() (goesOn bool, err error) {
 		rows, err = s.feeds.Slice(ctx, organization, rows, feedSlice, func() error { return s.readFeed(ctx, &f, rows, &page) })
 		return page.More && !f.full && (len(page.Events) == 0 || time.Since(began) < feedFill), err
 	})
@@ -256,7 +256,7 @@ const (
 func (s *Feeds) PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (p webhook.Preview, err error) {
 	exact, prefix := fanout.PatternLists(types.Patterns())
 	rows, left, before := scan.CostlySlice, previewEvents, int64(math.MaxInt64)
-	_, err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
+	err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
 		var events []struct {
 			ID     int64 `db:"id"`
 			At     int64 `db:"created_at"`

@@ -188,7 +188,7 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 	if p.filter != "" {
 		rows = scan.CostlySlice
 	}
-	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+	return scan.Batches(ctx, 0, func() (more bool, err error) {
 		var seen int64
 		next, err := q.replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
 			seen, err = read(rows)
@@ -200,7 +200,6 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 		more, rows = seen == int64(rows), next
 		return more, do()
 	})
-	return err
 }
 
 func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, most int) (c chunk, err error) {

@@ -57,7 +57,7 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 	if time.Now().Before(r.next) {
 		return nil
 	}
-	_, err := scan.Batches(ctx, retentionSlice, func() (more bool, err error) {
+	return scan.Batches(ctx, retentionSlice, func() (more bool, err error) {
 		now, trusted := c.o.TrustedTime()
 		if !trusted {
 			return false, nil
@@ -71,7 +71,6 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 		}
 		return true, c.vacuum(ctx)
 	})
-	return err
 }
 
 // nextRange ends the part of a pass that starts at the lowest numbers. It returns true if sweep found old rows further
