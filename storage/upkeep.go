@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/keyhook/keyhook/storage/retention"
 )
 
 // The intervals of upkeep.
@@ -85,11 +83,4 @@ func (s *Store) dropSessions(ctx context.Context) error {
 		return nil
 	}
 	return s.Directory.DropSessions(ctx, now)
-}
-
-func (o Options) retention(s *Store) retention.Options {
-	return retention.Options{
-		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, Queue: s.Queue, Subscriptions: s.Subscriptions,
-		IDs: s.memory.IDs, Logger: o.Logger, KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit, TrustedTime: s.clock.TrustedTime,
-	}
 }

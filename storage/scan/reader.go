@@ -71,11 +71,11 @@ func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) e
 	return r.Pool.List(ctx, dest, text, args...)
 }
 
-// Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in
-// time; the caller must call resume anyway.
+// Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in time; there
+// is nothing to resume then.
 func (r *Reader) Drain(ctx context.Context) (resume func(), ok bool) {
 	if r.free.Acquire(ctx, r.size) != nil {
-		return func() {}, false
+		return nil, false
 	}
 	return func() { r.free.Release(r.size) }, true
 }
