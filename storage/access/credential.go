@@ -129,11 +129,8 @@ func Opaque(raw string) (c Credential, ok bool) {
 
 // Prefix returns the text before the first underscore; empty if there is none.
 func (c Credential) Prefix() string {
-	prefix, _, found := strings.Cut(c.Reveal(), "_")
-	if !found {
-		return ""
-	}
-	return prefix
+	raw := c.Reveal()
+	return raw[:max(0, strings.IndexByte(raw, '_'))]
 }
 
 // Digest returns the SHA-256 of the whole credential.
@@ -194,9 +191,7 @@ func LooksForeign(raw string) bool {
 
 // Foreign wraps a token that LooksForeign. ok is false if it is too long or has a character that no such token has.
 func Foreign(raw string) (c Credential, ok bool) {
-	if len(raw) > maxForeign || strings.IndexFunc(raw, func(r rune) bool {
-		return !('0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || r == '-' || r == '_' || r == '.')
-	}) >= 0 {
+	if len(raw) > maxForeign || strings.Trim(raw, base62+"-_.") != "" {
 		return Credential{}, false
 	}
 	return credential(raw), true
