@@ -34,8 +34,8 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	after, more := scan.Position{At: math.MinInt64}, true
-	for more {
+	after := scan.Position{At: math.MinInt64}
+	for more := true; more && err == nil; {
 		var waiting []waitingDelivery
 		if waiting, err = q.nextWaiting(ctx, organization, o.row, o.last, after); err != nil {
 			break
@@ -50,9 +50,7 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 			}
 		}
 		var n int64
-		if n, err = q.discardWaiting(ctx, organization, o.row, ids); err != nil {
-			break
-		}
+		n, err = q.discardWaiting(ctx, organization, o.row, ids)
 		dropped += n
 	}
 	if err != nil && dropped == 0 {
