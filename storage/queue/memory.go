@@ -131,8 +131,13 @@ func (m *Memory) job(fn func(*tx) error) func(*sqlite.Tx) error {
 	return func(now *sqlite.Tx) error { return fn(m.with(now)) }
 }
 
-// forget forgets everything that the undone writes may have changed.
-func (m *Memory) forget() {
+// rolledBack forgets everything that undone writes may have changed in memory, and gives back the places that they took. The first kept
+// places belong to writes that stand.
+func (m *Memory) rolledBack(kept int) {
+	for _, p := range m.places[kept:] {
+		(*m.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+	}
+	m.places = m.places[:kept]
 	clear(m.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	m.Fanout.Invalidate()
 	m.holdIsRead = false
