@@ -59,7 +59,10 @@ func Mint(prefix string) Credential {
 
 // ValidKeyPrefix reports whether s can be the prefix of a credential: a lower-case letter, and up to 15 lower-case letters
 // and digits.
-func ValidKeyPrefix(s string) bool { return s != "" && len(s) <= maxPrefix && lowerWord(s) }
+func ValidKeyPrefix(s string) bool {
+	return s != "" && len(s) <= maxPrefix && s[0] >= 'a' &&
+		!strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+}
 
 // LooksMinted reports whether raw has the form that Mint makes, and returns the prefix. It does not check the checksum.
 func LooksMinted(raw string) (prefix string, ok bool) {
@@ -103,16 +106,6 @@ func Parse(raw string) (c Credential, ok bool) {
 		return Credential{}, false
 	}
 	return credential(raw), true
-}
-
-// lowerWord reports whether s has only lower-case letters and digits, and begins with a letter.
-func lowerWord(s string) bool {
-	for i, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
 }
 
 func isBase62(s string) bool {
