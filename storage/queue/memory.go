@@ -161,12 +161,11 @@ func (t *tx) organizationID(row int64) (string, error) {
 	if id, ok := t.organizations[row]; ok {
 		return id, nil
 	}
-	var id string
-	if err := t.Get(&id, "SELECT public_id FROM organizations WHERE id = ?", row); err != nil {
-		return "", sqlite.Missing(err, "organization")
+	id, err := sqlite.One[string](t, "organization", "SELECT public_id FROM organizations WHERE id = ?", row)
+	if err == nil {
+		t.organizations[row] = id
 	}
-	t.organizations[row] = id
-	return id, nil
+	return id, err
 }
 
 // ForgetOrganization forgets an organization that the transaction deletes.

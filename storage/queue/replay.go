@@ -100,9 +100,7 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, d
 			id: id, subscription: o.sub.RowID, organization: organization, now: t.Now(), until: math.MaxInt64, ended: webhook.Exhausted,
 			unless: webhook.Delivered, excludedTypes: excludedTypes(o.sub), filter: o.sub.Filter.Text(), dryRun: dryRun,
 		}
-		if o.sub.FilterChangedAt != nil {
-			o.query.filterChangedAt = *o.sub.FilterChangedAt
-		}
+		webhook.Set(&o.query.filterChangedAt, o.sub.FilterChangedAt)
 		o.rows.Last, o.disorder = t.lastEvent, t.disorder
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
