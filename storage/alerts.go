@@ -68,13 +68,13 @@ func (s *Store) Leaked(ctx context.Context, now int64, limit int) (list []webhoo
 	return list, err
 }
 
-// AlertSubject returns what an alert says about a subscription.
-func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
-	err = s.pools.reads.Get(ctx, &subject, `
+// AlertSubject returns a subscription that an alert is about.
+func (s *Store) AlertSubject(ctx context.Context, row int64) (sub webhook.Subscription, err error) {
+	err = s.pools.reads.Get(ctx, &sub, `
 		SELECT `+history.SubscriptionColumns+`
 		FROM subscriptions s`+history.SubscriptionJoins+` WHERE s.id = ?`, row)
-	s.History.Complete(&subject.Subscription, s.Queue.Hold())
-	return subject, err
+	s.History.Complete(&sub, s.Queue.Hold())
+	return sub, err
 }
 
 // toldPerWrite is how many rows MarkTold changes in one transaction, so that other writes need not wait for it.

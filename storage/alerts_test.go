@@ -56,7 +56,7 @@ func TestUntold(t *testing.T) {
 		tell(first)
 		expect("active again", nil)
 		second := disable()
-		if s := must[webhook.AlertSubject](t)(x.AlertSubject(t.Context(), x.Sub.RowID)); s.ID != x.Sub.ID || s.OrganizationName != "acme" || s.PendingDeliveries == 0 || *s.DisabledAt != *second {
+		if s := must[webhook.Subscription](t)(x.AlertSubject(t.Context(), x.Sub.RowID)); s.ID != x.Sub.ID || s.OrganizationName != "acme" || s.PendingDeliveries == 0 || *s.DisabledAt != *second {
 			t.Errorf("subject %+v", s)
 		}
 		expect("disabled again", second)

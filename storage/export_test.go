@@ -55,7 +55,10 @@ func (s *Store) FreshSurvey() *pending.Survey { return newSurvey(s.memory, s.poo
 
 // DeleteEvents deletes the events from before a time, as retention does, and returns how many transactions looked for some.
 func (s *Store) DeleteEvents(ctx context.Context, before int64) (transactions int, err error) {
-	o := Options{KeepEvents: time.Hour, Logger: s.log}.retention(s)
+	o := retention.Options{
+		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, Queue: s.Queue, Subscriptions: s.Subscriptions,
+		IDs: s.memory.IDs, Logger: s.log, KeepEvents: time.Hour,
+	}
 	o.TrustedTime = func() (int64, bool) { // called once for each of them
 		transactions++
 		return before + o.KeepEvents.Milliseconds(), true

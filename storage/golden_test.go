@@ -146,7 +146,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"plans":         must[[]access.Plan](t)(store.Directory.Plans(ctx, 0, all)),
 		"permissions":   must[[]access.Permission](t)(store.Directory.Permissions(ctx, 0, all)),
 		"roles":         must[[]access.Role](t)(store.Directory.Roles(ctx, 0, all)),
-		"organizations": must[[]access.Organization](t)(store.Directory.Organizations(ctx, 0, all)),
+		"organizations": must[access.Page[access.Organization]](t)(store.Directory.OrganizationPage(ctx, "", 0, all)).Rows,
 		"applied":       must[[]access.Applied](t)(store.Directory.Applied(ctx, 0, all)),
 		"event type":    must[webhook.EventType](t)(store.Catalogue.CataloguedType(ctx, "order.paid")),
 		"queue":         must[webhook.Queue](t)(store.Survey.QueueSummary(ctx)),
@@ -156,7 +156,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		read["permissions of "+r.Name] = r.Permissions.String() // the JSON of a scope is empty
 	}
 	users := []access.User{}
-	for _, u := range must[[]access.ListedUser](t)(store.Directory.Users(ctx, 0, all)) {
+	for _, u := range must[access.Page[access.ListedUser]](t)(store.Directory.UserPage(ctx, "", 0, all)).Rows {
 		users = append(users, u.User)
 		read["tokens of "+u.ID] = must[[]access.AccessToken](t)(store.Directory.Tokens(ctx, u.ID, 0, all))
 	}

@@ -136,16 +136,19 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 	described := catalogue.New(file, pools.reads, memory.Catalogued, func(t *sqlite.Tx, by access.Actor, action, eventType string, details map[string]any) error {
 		return events.Audit(t, by, 0, action, audit.Target{Type: access.KindEventType, ID: eventType}, details)
 	})
-	s := &Store{
-		File: file, Directory: people, Survey: newSurvey(memory, pools), History: past, Catalogue: described, Queue: events,
-		Subscriptions: subscription.New(file, events, memory, keys, o.Logger), Feeds: feed.New(events, past, pools.reads, pools.feeds, memory.IDs),
-		pools: pools, memory: memory, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
-	}
-	s.cleaner = retention.New(o.retention(s))
+	subscriptions := subscription.New(file, events, memory, keys, o.Logger)
+	cleaner := retention.New(retention.Options{
+		File: file, Reads: pools.reads, Logs: pools.logs, Directory: people, Queue: events, Subscriptions: subscriptions, IDs: memory.IDs,
+		Logger: o.Logger, KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit, TrustedTime: observed.TrustedTime,
+	})
 	if err := people.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return nil, fmt.Errorf("create the first operator's token: %w", err)
 	}
-	return s, nil
+	return &Store{
+		File: file, Directory: people, Survey: newSurvey(memory, pools), History: past, Catalogue: described, Queue: events,
+		Subscriptions: subscriptions, Feeds: feed.New(events, past, pools.reads, pools.feeds, memory.IDs),
+		pools: pools, memory: memory, log: o.Logger, notices: o.ExpiryNotice, cleaner: cleaner, clock: observed,
+	}, nil
 }
 
 func newSurvey(memory *queue.Memory, from pools) *pending.Survey {
@@ -205,20 +208,16 @@ func openPools(ctx context.Context, file *sqlite.File) (p pools, err error) {
 
 // drain waits for the end of all log reads. New ones wait until resume is called.
 func (p pools) drain(ctx context.Context) (resume func(), drained bool) {
-	var resumes []func()
-	drained = true
+	resume = func() {}
 	for _, r := range []*scan.Reader{p.logs, p.replays, p.feeds} {
-		if drained {
-			var one func()
-			one, drained = r.Drain(ctx)
-			resumes = append(resumes, one)
+		resumeOthers := resume
+		resumeOne, ok := r.Drain(ctx)
+		if !ok {
+			return resume, false
 		}
+		resume = func() { resumeOne(); resumeOthers() }
 	}
-	return func() {
-		for _, one := range resumes {
-			one()
-		}
-	}, drained
+	return resume, true
 }
 
 // writeProbe writes other bytes than the last probe, because SQLite skips a write that changes nothing.

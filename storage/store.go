@@ -87,12 +87,11 @@ type Store struct {
 	*feed.Feeds                 // reads events for programs
 
 	pools
-	memory     *queue.Memory
-	log        *slog.Logger
-	keepEvents time.Duration
-	notices    []time.Duration
-	cleaner    *retention.Cleaner // used by upkeep, and in transactions that erase or close
-	clock      *clock.Watch
+	memory  *queue.Memory
+	log     *slog.Logger
+	notices []time.Duration
+	cleaner *retention.Cleaner // used by upkeep, and in transactions that erase or close
+	clock   *clock.Watch
 }
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
@@ -105,9 +104,6 @@ func (s *Store) Ready(context.Context) (warning string, err error) { return s.Fi
 
 // Pending returns the number of all pending deliveries.
 func (s *Store) Pending() int64 { return s.memory.Pending().Total() }
-
-// EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.keepEvents }
 
 // Transact runs fn in one transaction: what fn reads and writes with the context that it gets belongs to it. If fn returns an error,
 // nothing was written. payer is the row id of the organization that pays for about that many rows; see sqlite.File.Transact.

@@ -60,7 +60,7 @@ type store interface {
 	Expiring(ctx context.Context, now int64, limit int) ([]webhook.CredentialNews, error)
 	// Leaked lists organizations with credentials that were reported as leaked. No alert has told of them yet.
 	Leaked(ctx context.Context, now int64, limit int) ([]webhook.CredentialNews, error)
-	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)
+	AlertSubject(ctx context.Context, row int64) (webhook.Subscription, error)
 	MarkTold(ctx context.Context, told []webhook.Untold) error
 	// AlertState reads what SaveAlertState saved.
 	AlertState(ctx context.Context, state any) error
@@ -295,7 +295,7 @@ func isSame(a, b webhook.Untold) bool {
 }
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.
-func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []webhook.AlertSubject) {
+func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []webhook.Subscription) {
 	for _, sub := range choose(due, maxNamed) {
 		subject, err := a.options.Store.AlertSubject(ctx, sub.Subscription)
 		if err != nil {

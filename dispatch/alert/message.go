@@ -54,7 +54,7 @@ func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, deta
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
-func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.AlertSubject) message {
+func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.Subscription) message {
 	title, lead, list := "disabled", "Keyhook sends nothing to a disabled subscription.", webhook.ActionListDisabled
 	switch kind {
 	case SubscriptionFailing:
@@ -161,7 +161,7 @@ func organizationText(name, id string, externalID *string) string {
 }
 
 // subscriptionText is the entry of one subscription. It shows the host of the URL only.
-func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
+func (o *Options) subscriptionText(kind Kind, s webhook.Subscription) string {
 	lines := []string{fmt.Sprintf("%s: subscription %s, host %s",
 		organizationText(s.OrganizationName, s.OrganizationID, s.OrganizationExternalID), s.ID, clean(webhook.URLHost(s.URL), maxHost))}
 	if o.Page != nil {

@@ -59,7 +59,10 @@ func Mint(prefix string) Credential {
 
 // ValidKeyPrefix reports whether s can be the prefix of a credential: a lower-case letter, and up to 15 lower-case letters
 // and digits.
-func ValidKeyPrefix(s string) bool { return s != "" && len(s) <= maxPrefix && lowerWord(s) }
+func ValidKeyPrefix(s string) bool {
+	return s != "" && len(s) <= maxPrefix && s[0] >= 'a' &&
+		!strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+}
 
 // LooksMinted reports whether raw has the form that Mint makes, and returns the prefix. It does not check the checksum.
 func LooksMinted(raw string) (prefix string, ok bool) {
@@ -105,16 +108,6 @@ func Parse(raw string) (c Credential, ok bool) {
 	return credential(raw), true
 }
 
-// lowerWord reports whether s has only lower-case letters and digits, and begins with a letter.
-func lowerWord(s string) bool {
-	for i, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
-}
-
 func isBase62(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
 }
@@ -129,11 +122,8 @@ func Opaque(raw string) (c Credential, ok bool) {
 
 // Prefix returns the text before the first underscore; empty if there is none.
 func (c Credential) Prefix() string {
-	prefix, _, found := strings.Cut(c.Reveal(), "_")
-	if !found {
-		return ""
-	}
-	return prefix
+	raw := c.Reveal()
+	return raw[:max(0, strings.IndexByte(raw, '_'))]
 }
 
 // Digest returns the SHA-256 of the whole credential.
@@ -194,9 +184,7 @@ func LooksForeign(raw string) bool {
 
 // Foreign wraps a token that LooksForeign. ok is false if it is too long or has a character that no such token has.
 func Foreign(raw string) (c Credential, ok bool) {
-	if len(raw) > maxForeign || strings.IndexFunc(raw, func(r rune) bool {
-		return !('0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || r == '-' || r == '_' || r == '.')
-	}) >= 0 {
+	if len(raw) > maxForeign || strings.Trim(raw, base62+"-_.") != "" {
 		return Credential{}, false
 	}
 	return credential(raw), true

@@ -62,18 +62,9 @@ func (t IDType) MayName(s string) bool { return t.Valid(s) || ValidExternalID(s)
 // these characters is at most 7, because an id has 128 bits.
 func IDTypeOf(s string) (t IDType, ok bool) {
 	prefix, suffix, _ := strings.Cut(s, "_")
-	if len(prefix) != 3 || len(suffix) != 26 || suffix[0] > '7' {
+	if len(prefix) != 3 || len(suffix) != 26 || suffix[0] > '7' ||
+		strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz") != "" || strings.Trim(suffix, "0123456789abcdefghjkmnpqrstvwxyz") != "" {
 		return "", false
-	}
-	for _, c := range []byte(prefix) {
-		if c < 'a' || c > 'z' {
-			return "", false
-		}
-	}
-	for _, c := range []byte(suffix) {
-		if strings.IndexByte("0123456789abcdefghjkmnpqrstvwxyz", c) < 0 {
-			return "", false
-		}
 	}
 	return IDType(prefix), true
 }

@@ -44,17 +44,16 @@ type RoleChange struct {
 // BuiltInRole returns what the built-in role of that name grants out of all permissions. ok is false if there is no such
 // built-in role.
 func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
+	ofOwner := all.filter(func(key string) bool { return !IsPlatform(key) })
 	switch name {
 	case RoleOperator:
 		return all, true
 	case RoleOwner:
-		return all.filter(func(key string) bool { return !IsPlatform(key) }), true
+		return ofOwner, true
 	case RoleCustomer:
-		return all.filter(func(key string) bool { return !IsPlatform(key) && key != EventsWrite }), true
+		return ofOwner.Minus(NewScope(EventsWrite)), true
 	case RoleMember:
-		return all.filter(func(key string) bool {
-			return !IsPlatform(key) && strings.HasSuffix(key, ":read")
-		}), true
+		return ofOwner.filter(func(key string) bool { return strings.HasSuffix(key, ":read") }), true
 	}
 	return Scope{}, false
 }

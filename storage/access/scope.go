@@ -44,12 +44,7 @@ func (s Scope) Has(key string) bool {
 
 // HasAll reports whether the set has all keys of o. Every set has all keys of an empty one.
 func (s Scope) HasAll(o Scope) bool {
-	for _, key := range o.keys {
-		if !s.Has(key) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(o.keys, func(key string) bool { return !s.Has(key) })
 }
 
 // Empty reports whether the set grants nothing.

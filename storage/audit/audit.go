@@ -51,9 +51,6 @@ const ErasedText = "erased"
 // ErasedUsers are the public ids of users whose data is removed from the history.
 type ErasedUsers []string
 
-// Contains reports whether the user was erased.
-func (u ErasedUsers) Contains(id string) bool { return slices.Contains(u, id) }
-
 // CleanDetails returns the details of an audit event without the personal data of these users. byErased means that one of them is the
 // actor.
 func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased bool, about Target) ([]byte, error) {
@@ -63,7 +60,7 @@ func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased boo
 	}
 	user := ""
 	_ = json.Unmarshal(members["user_id"], &user) // a value of another type names no user
-	if u.Contains(user) || about.Type == "user" && u.Contains(about.ID) {
+	if slices.Contains(u, user) || about.Type == "user" && slices.Contains(u, about.ID) {
 		for _, name := range []string{"name", "email", "external_id"} {
 			if value, ok := members[name]; ok && string(value) != "null" && string(value) != `""` {
 				members[name] = json.RawMessage(`"` + ErasedText + `"`)
@@ -79,7 +76,7 @@ func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased boo
 
 // CleanData removes the personal data of these users from a published audit event.
 func (u ErasedUsers) CleanData(d *Data, eventType string) (err error) {
-	byErased := d.Actor.Type == "user" && d.Actor.ID != nil && u.Contains(*d.Actor.ID)
+	byErased := d.Actor.Type == "user" && d.Actor.ID != nil && slices.Contains(u, *d.Actor.ID)
 	if byErased {
 		d.Actor.Name = access.ErasedUserName
 	}

@@ -13,7 +13,7 @@ import (
 
 const (
 	// noteEvery is the shortest time, in milliseconds, between two writes of the use of one credential. KeepUses may be called up to
-	// 11 s later. So a crash loses less than a minute.
+	// 10 s later. So a crash loses less than a minute.
 	noteEvery = int64(48 * time.Second / time.Millisecond)
 
 	// notesPerWrite bounds the notes of one transaction, so that other writes wait less.

@@ -25,7 +25,7 @@ var expirings = []struct{ table, index, condition, eventType, target string }{
 func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []time.Duration) error {
 	for _, notice := range slices.Sorted(slices.Values(notices)) { // the shortest first, so that a longer one is not told after it
 		for _, kind := range expirings {
-			if _, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+			if err := scan.Batches(ctx, 0, func() (more bool, err error) {
 				var found []expiring
 				err = d.reads.In(ctx).List(&found, `
 					SELECT c.id, c.organization_id, c.expires_at

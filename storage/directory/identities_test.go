@@ -138,11 +138,11 @@ func TestIdentitiesAreExact(t *testing.T) {
 			return err
 		}, "other api_keys:read"},
 		{"which loses it again", func() error {
-			users, err := x.Directory.Users(ctx, 0, 1)
+			users, err := x.Directory.UserPage(ctx, "", 0, 1)
 			if err != nil {
 				return err
 			}
-			_, err = x.Directory.UpdateUser(ctx, x.By, users[0].ID, access.UserChange{ExternalID: new("")})
+			_, err = x.Directory.UpdateUser(ctx, x.By, users.Rows[0].ID, access.UserChange{ExternalID: new("")})
 			return err
 		}, owner.User.Name + " api_keys:read"},
 		{"the role has less", func() error {

@@ -69,32 +69,29 @@ func namedOwner(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, er
 		"This user is not an active member of the organization; name a member, or leave user_id out.")
 }
 
-func memberOwner(t *sqlite.Tx, organization, user int64) (o keyOwner, err error) {
-	err = t.Get(&o, `
+func memberOwner(t *sqlite.Tx, organization, user int64) (keyOwner, error) {
+	return sqlite.One[keyOwner](t, "organization", `
 		SELECT ?2 AS user_id, p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principal.ActingRoleColumns+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN users u ON u.id = ?2
 		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+principal.JoinActingRole+`
 		WHERE o.id = ?1`, organization, user)
-	return o, sqlite.Missing(err, "organization")
 }
 
 // serviceOwner returns the service account of an organization as the owner of a new key, even if the account does not exist yet.
 // Faults: Conflict if it is inactive.
 func serviceOwner(t *sqlite.Tx, organization int64) (o keyOwner, err error) {
-	if err = t.Get(&o, `
+	o, err = sqlite.One[keyOwner](t, "organization", `
 		SELECT coalesce(u.id, 0) AS user_id, 1 AS is_service, p.api_keys, coalesce(u.is_active, 1) AS member, `+principal.ActingRoleColumns+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		JOIN roles r ON r.name = '`+access.RoleOwner+`'
 		LEFT JOIN users u ON u.service_of = o.id
-		WHERE o.id = ?`, organization); err != nil {
-		return o, sqlite.Missing(err, "organization")
-	}
-	if !o.Member {
-		return o, fault.New(fault.Conflict, "user_inactive",
+		WHERE o.id = ?`, organization)
+	if err == nil && !o.Member {
+		err = fault.New(fault.Conflict, "user_inactive",
 			"The service account of the organization is not active; set its is_active to true, or name another member in user_id.")
 	}
-	return o, nil
+	return o, err
 }
 
 // ownerAfter returns the owner of the key that replaces another one: by's user, as for a new key. But a key of the service account

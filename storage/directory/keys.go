@@ -105,10 +105,8 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return made, err
 		}
-		if err := RefuseTaken(t, "API key", "external_id", activeKeyNamed, by.Organization.RowID, k.ExternalID, t.Now()); err != nil {
-			return made, err
-		}
-		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
+		taken := RefuseTaken(t, "API key", "external_id", activeKeyNamed, by.Organization.RowID, k.ExternalID, t.Now())
+		if err := cmp.Or(taken, requireRoomForKey(t, by.Organization.RowID)); err != nil {
 			return made, err
 		}
 		if made, err = d.addKey(t, by, actor, owner, k, granted, predecessor{}); err != nil {

@@ -19,17 +19,12 @@ const (
 	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations o JOIN plans p ON p.id = o.plan_id"
 )
 
-// Organizations lists the organizations, newest first.
-func (d *Directory) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.reads.In(ctx),
-		selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
-}
-
 // OrganizationPage lists the organizations whose name or external id begins with a text, newest first. The case of A to Z does not
 // matter, and an empty text lists all.
 func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page access.Page[access.Organization], err error) {
 	if beginning == "" {
-		page.Rows, err = d.Organizations(ctx, before, limit)
+		page.Rows, err = sqlite.All[access.Organization](d.reads.In(ctx),
+			selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
 		return page, err
 	}
 	list := scan.List[access.Organization]{

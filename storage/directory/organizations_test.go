@@ -136,8 +136,8 @@ func TestRemoveOrganization(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: name, Plan: "free"}))
 		}
-		page := must[[]access.Organization](t)(x.Directory.Organizations(t.Context(), 0, 2))
-		rest := must[[]access.Organization](t)(x.Directory.Organizations(t.Context(), page[1].RowID, 5))
+		page := must[access.Page[access.Organization]](t)(x.Directory.OrganizationPage(t.Context(), "", 0, 2)).Rows
+		rest := must[access.Page[access.Organization]](t)(x.Directory.OrganizationPage(t.Context(), "", page[1].RowID, 5)).Rows
 		if names := []string{page[0].Name, page[1].Name, rest[0].Name, rest[1].Name}; !cmp.Equal(names, []string{"c", "b", "a", "Default"}) || len(rest) != 2 {
 			t.Errorf("listed %v", names)
 		}
@@ -229,8 +229,8 @@ func TestUsers(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ann@example.com", Name: "Ann"}))
-		page := must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), 0, 1))
-		rest := must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), page[0].RowID, 5))
+		page := must[access.Page[access.ListedUser]](t)(x.Directory.UserPage(t.Context(), "", 0, 1)).Rows
+		rest := must[access.Page[access.ListedUser]](t)(x.Directory.UserPage(t.Context(), "", page[0].RowID, 5)).Rows
 		if len(page) != 1 || len(rest) != 1 || page[0].Name != "Ann" || rest[0].Name != "admin" {
 			t.Errorf("listed %v and then %v", page, rest)
 		}
@@ -253,7 +253,7 @@ func TestListedUsers(t *testing.T) {
 		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, x.Operator.Home.ID, ann.ID, access.RoleMember))
 		list := func() (of map[string]access.ListedUser) {
 			of = map[string]access.ListedUser{}
-			for _, u := range must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), 0, 10)) {
+			for _, u := range must[access.Page[access.ListedUser]](t)(x.Directory.UserPage(t.Context(), "", 0, 10)).Rows {
 				found, err := x.Directory.UserPage(t.Context(), u.Name, 0, 10)
 				if d := cmp.Diff([]access.ListedUser{u}, found.Rows); err != nil || d != "" {
 					t.Errorf("searched (-want +got): %v\n%s", err, d)

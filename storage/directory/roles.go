@@ -3,7 +3,6 @@ package directory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/principal"
@@ -110,14 +109,10 @@ func insertRole(t *sqlite.Tx, name string, builtIn bool) (int64, error) {
 
 // setPermissions replaces the permissions of a role.
 func setPermissions(t *sqlite.Tx, role int64, permissions access.Scope) error {
-	keys, err := json.Marshal(permissions.Keys())
-	if err != nil {
-		return err
-	}
 	if err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
 		return err
 	}
 	return t.Exec(`
 		INSERT INTO role_permissions (role_id, permission_id)
-		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
+		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, sqlite.TextList(permissions.Keys()))
 }

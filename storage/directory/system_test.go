@@ -76,7 +76,7 @@ func TestSystem(t *testing.T) {
 	t.Run("is in no list of users or members, and keeps nobody from the last operator's place", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
-		for _, u := range must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), 0, 10)) {
+		for _, u := range must[access.Page[access.ListedUser]](t)(x.Directory.UserPage(t.Context(), "", 0, 10)).Rows {
 			if u.ID == system.User.ID {
 				t.Error("the list of users shows it")
 			}

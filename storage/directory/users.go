@@ -25,16 +25,12 @@ const listedUserColumns = userColumns + `, (SELECT count(*) FROM memberships m W
 		UNION ALL SELECT max(last_used_at) FROM api_keys WHERE user_id = u.id
 		UNION ALL SELECT max(created_at) FROM sessions WHERE user_id = u.id)) AS last_used_at`
 
-// Users lists the users without the built-in one, newest first.
-func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.ListedUser, error) {
-	return sqlite.All[access.ListedUser](d.reads.In(ctx),
-		"SELECT "+listedUserColumns+" FROM users u WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
-}
-
-// UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does.
+// UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does. It leaves out the
+// built-in user.
 func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page access.Page[access.ListedUser], err error) {
 	if beginning == "" {
-		page.Rows, err = d.Users(ctx, before, limit)
+		page.Rows, err = sqlite.All[access.ListedUser](d.reads.In(ctx),
+			"SELECT "+listedUserColumns+" FROM users u WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 		return page, err
 	}
 	list := scan.List[access.ListedUser]{
@@ -88,9 +84,7 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 				return put, err
 			}
 			created := access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
-			if c.Email != nil {
-				created.Email = *c.Email
-			}
+			webhook.Set(&created.Email, c.Email)
 			put.Created = true
 			put.Is, err = d.createUser(t, by, created)
 			return put, err

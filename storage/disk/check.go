@@ -34,7 +34,7 @@ func Check(path string) error {
 			return Advise(name, err)
 		}
 		if name != path {
-			err = errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info))
+			err = checkOwn(name, info, users...)
 			// Nobody else can make a file of root. A server that once ran as root has left it.
 			if owner, known := ownerOf(info); err != nil && known && owner.UID == 0 && checkPlain(name, info) == nil {
 				err = Advise(name, fs.ErrPermission)
@@ -68,7 +68,7 @@ func CheckKinds(path string) error {
 		if err != nil {
 			return Advise(name, err)
 		}
-		if err := errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info)); err != nil {
+		if err := checkOwn(name, info, users...); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func OpenOwn(name string, flag int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = errors.Join(checkPlain(name, info), checkOwned(name, info))
+		err = checkOwn(name, info, Self().UID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -61,7 +61,7 @@ func OpenRegular(name string) (*os.File, error) {
 // IsOwn reports whether OpenOwn would accept the file.
 func IsOwn(name string) bool {
 	info, err := os.Lstat(name)
-	return err == nil && checkPlain(name, info) == nil && checkOwned(name, info) == nil
+	return err == nil && checkOwn(name, info, Self().UID) == nil
 }
 
 // Remove removes the name of a file if it exists. Unlike os.Remove, it never removes a directory.
@@ -87,17 +87,14 @@ func checkPlain(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkOwnedBy refuses a file of any other user.
-func checkOwnedBy(users []int, name string, info fs.FileInfo) error {
+// checkOwn is checkPlain, and refuses a file of any user but these.
+func checkOwn(name string, info fs.FileInfo, users ...int) error {
+	err := checkPlain(name, info)
 	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
-		return refuse(nil, fmt.Sprintf("%s belongs to another user (%s), and this process is %s", name, owner, Self()), "look at the file and move it away")
+		other := refuse(nil, fmt.Sprintf("%s belongs to another user (%s), and this process is %s", name, owner, Self()), "look at the file and move it away")
+		err = errors.Join(err, other)
 	}
-	return nil
-}
-
-// checkOwned refuses a file of another user.
-func checkOwned(name string, info fs.FileInfo) error {
-	return checkOwnedBy([]int{Self().UID}, name, info)
+	return err
 }
 
 // nameTaken describes the file that has a name which Keyhook needs.

@@ -25,12 +25,6 @@ var remoteTypes = []string{
 	"fakeowner", "drvfs",
 }
 
-// Remote reports whether the file system is on a network or passes through a program (FUSE). It cannot store a database
-// then. A container's own layer made by fuse-overlayfs counts as local.
-func (m Mount) Remote() bool {
-	return slices.Contains(remoteTypes, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
-}
-
 // Layer reports whether the file system is the writable layer of a container, which is lost with the container.
 func (m Mount) Layer() bool {
 	return slices.Contains([]string{"overlay", "aufs", "fuse.fuse-overlayfs"}, m.Type)
@@ -39,9 +33,11 @@ func (m Mount) Layer() bool {
 // Memory reports whether the file system is lost when the power fails.
 func (m Mount) Memory() bool { return m.Type == "tmpfs" || m.Type == "ramfs" }
 
-// CheckMount refuses a file system that cannot store the database at path: ErrFileSystem.
+// CheckMount refuses a file system that cannot store the database at path, because it is on a network or passes through a program (FUSE):
+// ErrFileSystem. A container's own layer made by fuse-overlayfs counts as local.
 func (m Mount) CheckMount(path string) error {
-	if !m.Remote() {
+	isFUSE := (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
+	if !isFUSE && !slices.Contains(remoteTypes, m.Type) {
 		return nil
 	}
 	sentence := fmt.Sprintf("%s is on %s (mounted at %s), a network or pass-through file system, where a database breaks without any error", path, m.Type, m.Point)

@@ -28,9 +28,12 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
 	isDecided := user.UID != 0
-	path, err = absolute(path)
-	if err != nil {
-		return "", user, err
+	if !filepath.IsAbs(path) { // joined, not cleaned: ".." after a link is not the directory before the link
+		dir, err := os.Getwd()
+		if err != nil {
+			return "", user, err
+		}
+		path = dir + "/" + path
 	}
 	resolved = "/"
 	rest := strings.Split(path, "/")
@@ -70,16 +73,6 @@ func Locate(path string) (resolved string, user User, err error) {
 
 // maxLinks is how many links are followed, like in the kernel.
 const maxLinks = 40
-
-// absolute puts the working directory before a relative path. It does not clean the path, because ".." after a link is
-// not the directory before the link.
-func absolute(path string) (string, error) {
-	if filepath.IsAbs(path) {
-		return path, nil
-	}
-	dir, err := os.Getwd()
-	return dir + "/" + path, err
-}
 
 // ownerOf returns the owner of a file. known is false if the system does not say.
 func ownerOf(info fs.FileInfo) (owner User, known bool) {

@@ -130,6 +130,18 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	return s, nil
 }
 
+// Each calls do for each of the subscriptions.
+func (c *Cache) Each(t *sqlite.Tx, subscriptions []int64, do func(row int64, s *Subscription)) error {
+	for _, row := range subscriptions {
+		sub, err := c.Subscription(t, row)
+		if err != nil {
+			return err
+		}
+		do(row, sub)
+	}
+	return nil
+}
+
 // Matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
 // subscription do not overlap, so each subscription is in the list once. The list is valid until the next change.
 func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]int64, error) {
@@ -170,30 +182,22 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 	}
 	isAudit := access.IsAuditType(eventType)
 	to := make([]int64, 0, len(matching))
-	for _, row := range matching {
-		sub, err := c.Subscription(t, row)
-		if err != nil {
-			return nil, err
-		}
+	err = c.Each(t, matching, func(row int64, sub *Subscription) {
 		if sub.Receives() && row != about && (sub.AuditEvents || !isAudit) {
 			to = append(to, row)
 		}
-	}
-	return to, nil
+	})
+	return to, err
 }
 
 // Filters returns how many of these subscriptions have a filter.
 func (c *Cache) Filters(t *sqlite.Tx, subscriptions []int64) (n int, err error) {
-	for _, row := range subscriptions {
-		sub, err := c.Subscription(t, row)
-		if err != nil {
-			return 0, err
-		}
+	err = c.Each(t, subscriptions, func(_ int64, sub *Subscription) {
 		if sub.Filter != nil {
 			n++
 		}
-	}
-	return n, nil
+	})
+	return n, err
 }
 
 // Passing returns those of the receivers whose filters an event passes and that get a delivery of it, and the number of those that do
@@ -201,19 +205,16 @@ func (c *Cache) Filters(t *sqlite.Tx, subscriptions []int64) (n int, err error) 
 func (c *Cache) Passing(t *sqlite.Tx, receivers []int64, data []byte) (to []int64, feeds int, err error) {
 	d := filter.DocumentOf(data)
 	to = receivers[:0]
-	for _, row := range receivers {
-		sub, err := c.Subscription(t, row)
+	err = c.Each(t, receivers, func(row int64, sub *Subscription) {
 		switch {
-		case err != nil:
-			return nil, 0, err
 		case !sub.Filter.Passes(d):
 		case sub.Feed:
 			feeds++
 		default:
 			to = append(to, row)
 		}
-	}
-	return to, feeds, nil
+	})
+	return to, feeds, err
 }
 
 // maxHealthNews is how many deliveries of events about health an organization gets per minute. Further events are in
@@ -247,14 +248,12 @@ func (c *Cache) HealthNewsReceivers(t *sqlite.Tx, organization, about int64, rec
 		return nil, err
 	}
 	to := receivers[:0]
-	for _, row := range receivers {
-		sub, err := c.Subscription(t, row)
-		if err != nil {
-			return nil, err
-		}
+	if err := c.Each(t, receivers, func(row int64, sub *Subscription) {
 		if sub.Status == webhook.Healthy && sub.Host != subject.Host {
 			to = append(to, row)
 		}
+	}); err != nil {
+		return nil, err
 	}
 	ok, first := c.healthNews.allow(organization, len(to), t.Now())
 	if ok {

@@ -44,31 +44,27 @@ var originals struct {
 	standIn map[address]address
 }
 
-var once sync.Once
-
 // Install puts the disk below every database that is opened from now on. Call it in TestMain.
-func Install() {
-	once.Do(func() {
-		disk.files, disk.open = map[string]*file{}, map[uintptr]*file{}
-		originals.of, originals.standIn = map[address]address{}, map[address]address{}
-		tls := libc.NewTLS()
-		if code := sqlite3.Xsqlite3_initialize(tls); code != 0 {
-			panic(fmt.Sprintf("faultdisk: initialize: %d", code))
-		}
-		system = sqlite3.Xsqlite3_vfs_find(tls, 0)
-		ours := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(vfs{})))
-		v := at[vfs](ours)
-		*v = *at[vfs](system)
-		name, err := libc.CString("faultdisk")
-		if err != nil {
-			panic(err)
-		}
-		v.FzName, v.FxOpen, v.FxDelete = name, toC(opening(open)), toC(remove(unlink))
-		if code := sqlite3.Xsqlite3_vfs_register(tls, ours, 1); code != 0 {
-			panic(fmt.Sprintf("faultdisk: register: %d", code))
-		}
-	})
-}
+var Install = sync.OnceFunc(func() {
+	disk.files, disk.open = map[string]*file{}, map[uintptr]*file{}
+	originals.of, originals.standIn = map[address]address{}, map[address]address{}
+	tls := libc.NewTLS()
+	if code := sqlite3.Xsqlite3_initialize(tls); code != 0 {
+		panic(fmt.Sprintf("faultdisk: initialize: %d", code))
+	}
+	system = sqlite3.Xsqlite3_vfs_find(tls, 0)
+	ours := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(vfs{})))
+	v := at[vfs](ours)
+	*v = *at[vfs](system)
+	name, err := libc.CString("faultdisk")
+	if err != nil {
+		panic(err)
+	}
+	v.FzName, v.FxOpen, v.FxDelete = name, toC(opening(open)), toC(remove(unlink))
+	if code := sqlite3.Xsqlite3_vfs_register(tls, ours, 1); code != 0 {
+		panic(fmt.Sprintf("faultdisk: register: %d", code))
+	}
+})
 
 func original(handle address) *methods {
 	originals.Lock()

@@ -65,7 +65,7 @@ func (s *Feeds) Feed(ctx context.Context, organization int64, id string, r webho
 	start := f.at
 	page.Target, page.Next = f.target, start
 	rows, began := min(r.Limit, scan.CostlySlice), time.Now() // a reader of few events pays for few
-	_, err = scan.Batches(ctx, feedTime, func() (goesOn bool, err error) {
+	err = scan.Batches(ctx, feedTime, func() (goesOn bool, err error) {
 		rows, err = s.feeds.Slice(ctx, organization, rows, feedSlice, func() error { return s.readFeed(ctx, &f, rows, &page) })
 		return page.More && !f.full && (len(page.Events) == 0 || time.Since(began) < feedFill), err
 	})
@@ -130,18 +130,13 @@ func (s *Feeds) beginFeed(ctx context.Context, f *feed, since int64) error {
 		}
 		after = period.After
 	}
-	var begin struct {
-		Row     int64 `db:"row"`
-		Expired int64 `db:"expired"`
-	}
-	err := s.reads.Get(ctx, &begin, `
+	err := s.reads.Get(ctx, &f.at, `
 		SELECT coalesce(
 			(SELECT min(id) - 1 FROM events INDEXED BY events_by_organization WHERE organization_id = o.id AND id > max(s.birth, ?1)),
 			max(s.birth, coalesce(o.expired_event, 0), coalesce((
 				SELECT max(id) FROM events INDEXED BY events_by_organization WHERE organization_id = o.id), 0))) AS row,
 			coalesce(o.expired_event, 0) AS expired
 		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?2`, after, f.subscription)
-	f.at = webhook.FeedPosition{Row: begin.Row, Expired: begin.Expired}
 	return sqlite.Missing(err, "subscription")
 }
 
@@ -234,16 +229,13 @@ func (s *Feeds) readFound(ctx context.Context, f feed, found []int64) (events []
 // what is deleted between the two is no loss. A gap that was there when the reader began is no loss either. Retention then deletes
 // behind the gap, and the last event that was read goes before the ones after it.
 func (s *Feeds) checkComplete(ctx context.Context, organization int64, from webhook.FeedPosition) error {
-	var lost bool
-	if err := s.feeds.Pool.Get(ctx, &lost, `
+	lost, err := sqlite.One[bool](s.feeds.Pool.In(ctx), "organization", `
 		SELECT coalesce(expired_event, 0) > max(?1, ?2) OR ?2 > ?1 AND ?3 <> 0 AND NOT EXISTS (SELECT 1 FROM events WHERE id = ?1)
-		FROM organizations WHERE id = ?4`, from.Row, from.Expired, from.At, organization); err != nil {
-		return sqlite.Missing(err, "organization")
-	}
+		FROM organizations WHERE id = ?4`, from.Row, from.Expired, from.At, organization)
 	if lost {
 		return errCursorExpired
 	}
-	return nil
+	return err
 }
 
 const (
@@ -256,7 +248,7 @@ const (
 func (s *Feeds) PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (p webhook.Preview, err error) {
 	exact, prefix := fanout.PatternLists(types.Patterns())
 	rows, left, before := scan.CostlySlice, previewEvents, int64(math.MaxInt64)
-	_, err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
+	err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
 		var events []struct {
 			ID     int64 `db:"id"`
 			At     int64 `db:"created_at"`

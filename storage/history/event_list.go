@@ -2,8 +2,6 @@ package history
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"math"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -139,16 +137,15 @@ func HiddenTypes(withoutAudit bool) string {
 
 // EventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
 func (h *History) EventPeriod(ctx context.Context, since, until int64) (scan.Range, error) {
-	var newest int64
-	if err := h.o.Logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
+	var found struct {
+		Newest   int64  `db:"newest"`
+		Disorder []byte `db:"disorder"`
+	}
+	if err := h.o.Logs.Get(ctx, &found, `
+		SELECT coalesce((SELECT max(id) FROM events), 0) AS newest, (SELECT value FROM instance WHERE name = ?) AS disorder`, scan.DisorderName); err != nil {
 		return scan.Range{}, err
 	}
-	var stored []byte
-	err := h.o.Logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", scan.DisorderName)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return scan.Range{}, err
-	}
-	ranges, err := h.o.Logs.Period(ctx, since, until, scan.Range{Last: newest}, scan.DecodeDisorder(stored))
+	ranges, err := h.o.Logs.Period(ctx, since, until, scan.Range{Last: found.Newest}, scan.DecodeDisorder(found.Disorder))
 	if err != nil || len(ranges) == 0 {
 		return scan.Range{After: math.MaxInt64 - 1}, err
 	}

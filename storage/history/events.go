@@ -22,9 +22,6 @@ const (
 	eventJoins = "CROSS JOIN organizations o ON o.id = e.organization_id"
 )
 
-// publishedDeliveries counts the deliveries that an event had when it was published.
-const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + delivery.CauseEvent
-
 // CountDeliveries sets the public ids and the numbers of deliveries of a few events of an organization. Faults: Unavailable if too
 // many reads of the organization's logs are running.
 func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event) error {
@@ -123,7 +120,8 @@ func (h *History) Event(ctx context.Context, organization int64, id string) (web
 	}
 	defer end()
 	err = h.o.Logs.Get(ctx, &e, `
-		SELECT `+eventColumns+`, (`+publishedDeliveries+`) AS deliveries, e.body, e.idempotency_key
+		SELECT `+eventColumns+`, (SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = `+delivery.CauseEvent+`) AS deliveries,
+		       e.body, e.idempotency_key
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
 	if err != nil {

@@ -64,46 +64,25 @@ func missingEvent(err error, isOld bool) error {
 
 type receiverRow struct {
 	webhook.ReceiverFacts
-	DeliveriesJSON string  `db:"deliveries"` // an array of storedDelivery
-	FrontJSON      *string `db:"front"`      // a storedFront
-}
-
-// storedDelivery is a delivery in the JSON of receiverColumns.
-type storedDelivery struct {
-	State    int             `json:"state"`
-	Cause    webhook.Trigger `json:"cause"`
-	Attempts int             `json:"attempts"`
-	DueAt    int64           `json:"due_at"`
-	Sequence *int64          `json:"sequence"`
-	Last     *storedAttempt  `json:"last"`
-}
-
-// storedFront is the front in the JSON of receiverColumns.
-type storedFront struct {
-	Event    int64 `json:"event"`
-	EventAt  int64 `json:"event_at"`
-	State    int   `json:"state"`
-	Attempts int   `json:"attempts"`
-	DueAt    int64 `json:"due_at"`
-}
-
-type storedAttempt struct {
-	ID      int64           `json:"id"`
-	Outcome webhook.Outcome `json:"outcome"`
-	Status  *int            `json:"status"`
-	Error   string          `json:"error"`
-	At      int64           `json:"at"`
-	Took    int64           `json:"took"`
+	DeliveriesJSON string  `db:"deliveries"` // an array of webhook.DeliveryFacts, without the ids of the attempts
+	FrontJSON      *string `db:"front"`      // a webhook.FrontFacts, without the id of the event
 }
 
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
 // more than one delivery, and the newest twenty tell enough.
 var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
-	SELECT json_group_array(json_object('state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'sequence', own.sequence, 'last', json((
-		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
+	SELECT json_group_array(json_object('State', iif(own.state >= ` + delivery.Sending + `, ` + delivery.Pending + `, own.state), 'Sending', ` + isSending("own") + `,
+		'Cause', own.cause, 'Attempts', own.attempts, 'DueAt', own.due_at, 'OutOfOrder', json(iif(own.sequence = 0, 'true', 'false')), 'Last', json((
+		SELECT json_object('RowID', a.id, 'Number', a.id & 255, 'Outcome', a.outcome, 'ResponseStatus', a.response_status, 'Error', a.error, 'AttemptedAt', a.attempted_at,
+			'DurationMS', a.duration_ms)
 		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
 	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries,
 	` + frontColumn
+
+// isSending returns an SQL expression of a JSON value: whether an attempt of a delivery is in progress.
+func isSending(alias string) string {
+	return `json(iif(` + alias + `.state >= ` + delivery.Sending + `, 'true', 'false'))`
+}
 
 // ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
 // names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
@@ -180,41 +159,26 @@ var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + Sub
 func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.ReceiverFacts, error) {
 	f := row.ReceiverFacts
 	h.Complete(&f.Subscription, e.Hold)
-	var found []storedDelivery
-	if err := json.Unmarshal([]byte(row.DeliveriesJSON), &found); err != nil {
+	if err := json.Unmarshal([]byte(row.DeliveriesJSON), &f.Deliveries); err != nil {
 		return f, fmt.Errorf("read deliveries: %w", err)
 	}
-	for _, d := range found {
-		facts := webhook.DeliveryFacts{
-			State: webhook.DeliveryState(d.State), Cause: d.Cause, Attempts: d.Attempts, DueAt: d.DueAt, OutOfOrder: d.Sequence != nil && *d.Sequence == 0,
+	for _, d := range f.Deliveries {
+		if d.Last != nil {
+			d.Last.ID = h.o.IDs.ID(access.AttemptID, d.Last.RowID, d.Last.AttemptedAt)
 		}
-		if facts.State >= delivery.InProgress {
-			facts.State, facts.Sending = webhook.Pending, true
-		}
-		if a := d.Last; a != nil {
-			facts.Last = &webhook.Attempt{
-				RowID: a.ID, ID: h.o.IDs.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
-				ResponseStatus: a.Status, Error: a.Error, AttemptedAt: a.At, DurationMS: a.Took,
-			}
-		}
-		f.Deliveries = append(f.Deliveries, facts)
 	}
 	if row.FrontJSON != nil {
-		var front storedFront
-		if err := json.Unmarshal([]byte(*row.FrontJSON), &front); err != nil {
+		if err := json.Unmarshal([]byte(*row.FrontJSON), &f.Front); err != nil {
 			return f, fmt.Errorf("read the first delivery: %w", err)
 		}
-		f.Front = &webhook.FrontFacts{
-			Event: front.Event, EventID: h.o.IDs.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
-			EventAt: front.EventAt, Attempts: front.Attempts, DueAt: front.DueAt,
-		}
+		f.Front.EventID = h.o.IDs.ID(access.EventID, f.Front.Event, f.Front.EventAt)
 	}
 	return f, nil
 }
 
-// frontColumn is ReceiverFacts.Front of a subscription s, as a storedFront.
+// frontColumn is ReceiverFacts.Front of a subscription s, in JSON.
 var frontColumn = `iif(s.ordered, (
-	SELECT json_object('event', front.event_id, 'event_at', e.created_at, 'state', front.state, 'attempts', front.attempts, 'due_at', front.due_at)
+	SELECT json_object('Event', front.event_id, 'EventAt', e.created_at, 'Sending', ` + isSending("front") + `, 'Attempts', front.attempts, 'DueAt', front.due_at)
 	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
 		WHERE d.subscription_id = s.id AND d.state >= ` + delivery.Sending + ` AND d.cause <> ` + delivery.CauseTest + ` LIMIT 1), (` + delivery.FirstInOrder("s.id") + `))), NULL) AS front`

@@ -30,3 +30,6 @@ type Options struct {
 
 // New returns the history of an open database.
 func New(o Options) *History { return &History{o} }
+
+// EventRetention returns how long events are kept; 0 means forever.
+func (h *History) EventRetention() time.Duration { return h.o.KeepEvents }

@@ -98,8 +98,7 @@ func identityKey(i access.Identity, named string) access.Digest {
 // instance, so it identifies nobody.
 const FirstEmail = "admin@localhost"
 
-// userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail
-// address. The address of the first operator never matches: it is the same in every instance, so it identifies nobody.
+// userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail address.
 func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
 	var found struct {
 		Row        int64   `db:"id"`

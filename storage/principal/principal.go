@@ -73,16 +73,14 @@ func (r *Reader) PrincipalByLink(ctx context.Context, digest access.Digest) (acc
 // as this principal. It is not cached: people type those requests.
 func (r *Reader) PrincipalOfSystem(ctx context.Context) (access.Principal, error) {
 	var row principalRow
-	if err := r.reads.Get(ctx, &row, `
+	err := r.reads.Get(ctx, &row, `
 		SELECT`+principalColumns+`
 		FROM users u
 		JOIN organizations o ON o.id = (SELECT min(id) FROM organizations WHERE closed_at IS NULL)
 		JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+JoinActingRole+`
-		WHERE u.built_in = 1`); err != nil {
-		return access.Principal{}, err
-	}
-	return row.state().Principal, nil
+		WHERE u.built_in = 1`)
+	return row.state().Principal, err
 }
 
 // known returns the principal of a digest from its cache, or reads it and keeps it there.
@@ -135,10 +133,7 @@ func (r *Reader) KeyStateByID(ctx context.Context, id string) (access.Credential
 
 func (r *Reader) readKeyState(ctx context.Context, statement string, by any) (access.CredentialState, error) {
 	row, err := sqlite.One[principalRow](r.reads.In(ctx), "API key", statement, by)
-	if err != nil {
-		return access.CredentialState{}, err
-	}
-	return row.state(), nil
+	return row.state(), err
 }
 
 func (r principalRow) state() access.CredentialState {

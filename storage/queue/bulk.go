@@ -71,7 +71,7 @@ func (q *Queue) SendListed(ctx context.Context, by access.Actor, organization in
 // listedDeliveries finds the deliveries of events in the state of a list: the rows of the events, by the subscription.
 func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webhook.EventFilter, events []int64) (map[string][]int64, error) {
 	listed, left := map[string][]int64{}, maxBulk
-	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+	err := scan.Batches(ctx, 0, func() (more bool, err error) {
 		batch := events[:min(len(events), eventsPerLookup)]
 		var found []struct {
 			Subscription string `db:"public_id"`

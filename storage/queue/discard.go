@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,43 +23,37 @@ import (
 //
 // Faults: NotFound; Unavailable if the context ends first.
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
-	o, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o discarded, err error) {
-		o.last = t.lastDelivery
+	d, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (discarded, error) {
 		sub, err := q.receiver(t, organization, id)
-		o.row = sub.RowID
-		return o, err
+		return discarded{id: id, row: sub.RowID, last: t.lastDelivery, before: cmp.Or(before, math.MaxInt64)}, err
 	})
 	if err != nil {
 		return 0, err
 	}
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	after, more := scan.Position{At: math.MinInt64}, true
-	for more {
+	after := scan.Position{At: math.MinInt64}
+	for more := true; more && err == nil; {
 		var waiting []waitingDelivery
-		if waiting, err = q.nextWaiting(ctx, organization, o.row, o.last, after); err != nil {
+		if waiting, err = q.nextWaiting(ctx, organization, d.row, d.last, after); err != nil {
 			break
 		}
 		if more = len(waiting) == dropBatch; more {
 			after = scan.Position{At: waiting[dropBatch-1].DueAt, Row: waiting[dropBatch-1].ID}
 		}
 		var ids []int64
-		for _, d := range waiting {
-			if d.EventAt < before {
-				ids = append(ids, d.ID)
+		for _, w := range waiting {
+			if w.EventAt < d.before {
+				ids = append(ids, w.ID)
 			}
 		}
 		var n int64
-		if n, err = q.discardWaiting(ctx, organization, o.row, ids); err != nil {
-			break
-		}
-		dropped += n
+		n, err = q.discardWaiting(ctx, organization, d.row, ids)
+		d.dropped += n
 	}
-	if err != nil && dropped == 0 {
+	if err != nil && d.dropped == 0 {
 		return 0, err
 	}
-	return q.finishDiscard(ctx, by, organization, discarded{id: id, row: o.row, last: o.last, before: before, dropped: dropped, err: err})
+	d.err = err
+	return q.finishDiscard(ctx, by, organization, d)
 }
 
 // discarded is how far a discard got.

@@ -131,8 +131,13 @@ func (m *Memory) job(fn func(*tx) error) func(*sqlite.Tx) error {
 	return func(now *sqlite.Tx) error { return fn(m.with(now)) }
 }
 
-// forget forgets everything that the undone writes may have changed.
-func (m *Memory) forget() {
+// rolledBack forgets everything that undone writes may have changed in memory, and gives back the places that they took. The first kept
+// places belong to writes that stand.
+func (m *Memory) rolledBack(kept int) {
+	for _, p := range m.places[kept:] {
+		(*m.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+	}
+	m.places = m.places[:kept]
 	clear(m.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	m.Fanout.Invalidate()
 	m.holdIsRead = false
@@ -156,12 +161,11 @@ func (t *tx) organizationID(row int64) (string, error) {
 	if id, ok := t.organizations[row]; ok {
 		return id, nil
 	}
-	var id string
-	if err := t.Get(&id, "SELECT public_id FROM organizations WHERE id = ?", row); err != nil {
-		return "", sqlite.Missing(err, "organization")
+	id, err := sqlite.One[string](t, "organization", "SELECT public_id FROM organizations WHERE id = ?", row)
+	if err == nil {
+		t.organizations[row] = id
 	}
-	t.organizations[row] = id
-	return id, nil
+	return id, err
 }
 
 // ForgetOrganization forgets an organization that the transaction deletes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -113,16 +114,12 @@ func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64
 		}
 		held.Valid = q.Webhooks
 	}
-	for _, row := range receivers {
-		sub, err := t.Fanout.Subscription(t.Tx, row)
-		if err != nil {
-			return held, err
-		}
+	err = t.Fanout.Each(t.Tx, receivers, func(_ int64, sub *fanout.Subscription) {
 		if sub.Status == webhook.Disabled {
 			held.Int64++
 		}
-	}
-	return held, nil
+	})
+	return held, err
 }
 
 // insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
@@ -207,9 +204,7 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			ID: t.IDs.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Mark: first.Mark, Repeated: true,
 			Notice: webhook.NoticeOf(0, first.Filtered, first.Held != nil, first.Mark), // until countRepeated counts the deliveries
 		}
-		if first.Held != nil {
-			published[i].Held = *first.Held
-		}
+		webhook.Set(&published[i].Held, first.Held)
 	}
 	return fault.Fields(problems)
 }

@@ -259,8 +259,7 @@ func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error
 	}
 	delete(q.recovering, m.RowID)
 	return q.change(ctx, sqlite.Work{}, func(t *tx) error {
-		err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
-		return err
+		return t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
 	})
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -40,10 +41,7 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 				return err
 			}
 		}
-		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
-			return err
-		}
-		if err := t.Quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
+		if err := cmp.Or(t.Quotas.RequireWebhooks(t.Tx, organization), t.Quotas.Require(t.Tx, organization, quota.PerChange)); err != nil {
 			return err
 		}
 		t.lastDelivery++
@@ -63,14 +61,12 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 
 // jobOfAttempt returns a job with the event of an attempt. Faults: NotFound.
 func (t *tx) jobOfAttempt(subscription, attempt, at int64) (job webhook.Job, err error) {
-	if err := t.Get(&job, `
+	job, err = sqlite.One[webhook.Job](t, "attempt", `
 		SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d JOIN events e ON e.id = d.event_id
 		WHERE d.id = ?1 >> 8 AND d.subscription_id = ?3 AND (
 			EXISTS (SELECT 1 FROM attempts a WHERE a.id = ?1 AND a.attempted_at = ?2)
-			OR d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription); err != nil {
-		return job, sqlite.Missing(err, "attempt")
-	}
+			OR d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription)
 	job.EventID = t.IDs.ID(access.EventID, job.Event, job.EventAt)
-	return job, nil
+	return job, err
 }

@@ -100,9 +100,7 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, d
 			id: id, subscription: o.sub.RowID, organization: organization, now: t.Now(), until: math.MaxInt64, ended: webhook.Exhausted,
 			unless: webhook.Delivered, excludedTypes: excludedTypes(o.sub), filter: o.sub.Filter.Text(), dryRun: dryRun,
 		}
-		if o.sub.FilterChangedAt != nil {
-			o.query.filterChangedAt = *o.sub.FilterChangedAt
-		}
+		webhook.Set(&o.query.filterChangedAt, o.sub.FilterChangedAt)
 		o.rows.Last, o.disorder = t.lastEvent, t.disorder
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
@@ -159,21 +157,17 @@ const replayCounts = `
 
 // args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
 // that retention may have started to delete: without all their deliveries, nobody knows their state.
-func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg) []any {
+func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
 	since := p.since
 	if maxAge > 0 {
 		since = max(since, now-maxAge.Milliseconds())
 	}
-	args := []any{
+	return append([]any{
 		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
 		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
 		sql.Named("ended", p.ended), sql.Named("unless", p.unless),
 		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.filterChangedAt),
-	}
-	for _, arg := range more {
-		args = append(args, arg)
-	}
-	return args
+	}, more...)
 }
 
 type chunk struct {
@@ -192,7 +186,7 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 	if p.filter != "" {
 		rows = scan.CostlySlice
 	}
-	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+	return scan.Batches(ctx, 0, func() (more bool, err error) {
 		var seen int64
 		next, err := q.replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
 			seen, err = read(rows)
@@ -204,7 +198,6 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 		more, rows = seen == int64(rows), next
 		return more, do()
 	})
-	return err
 }
 
 func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, most int) (c chunk, err error) {
@@ -260,10 +253,8 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	}
 	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
 	p.filter = ""                        // the events of the chunk have passed it
-	if err := t.Quotas.RequireWebhooks(t.Tx, p.organization); err != nil {
-		return made, err
-	}
-	if err := t.Quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery); err != nil {
+	room := t.Quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery)
+	if err := cmp.Or(t.Quotas.RequireWebhooks(t.Tx, p.organization), room); err != nil {
 		return made, err
 	}
 	var checked chunk
@@ -291,13 +282,9 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	until := r.Until
-	if until == 0 {
-		until = p.now
-	}
 	return q.change(ctx, sqlite.Work{Payer: p.organization}, func(t *tx) error {
 		return t.audit(by, p.organization, access.SubscriptionReplayed, audit.Subscription(p.id, p.subscription), map[string]any{
-			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
+			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, cmp.Or(r.Until, p.now))),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})
 	})

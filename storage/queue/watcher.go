@@ -62,16 +62,6 @@ func (t *tx) takePlace(sub *fanout.Subscription, j *webhook.Job) (bool, error) {
 	return first, err
 }
 
-// rolledBack forgets what undone writes have changed in memory, and gives back the places that they took. The first kept places
-// belong to writes that stand.
-func (m *Memory) rolledBack(kept int) {
-	for _, p := range m.places[kept:] {
-		(*m.watcher.Load()).ReturnPlace(p.organization, p.subscription)
-	}
-	m.places = m.places[:kept]
-	m.forget()
-}
-
 // announceDeliveries passes new pending deliveries of one organization to the pending count and to the dispatcher, after the commit.
 func (t *tx) announceDeliveries(jobs []webhook.Job) {
 	if len(jobs) == 0 {

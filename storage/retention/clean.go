@@ -62,15 +62,14 @@ const atEnd = -1
 func (c *Cleaner) cleanMarked(ctx context.Context) (complete bool, err error) {
 	var organization, user int64 // the last ones of this pass
 	busy := false
+	var failed error
 	for (organization != atEnd || user != atEnd) && ctx.Err() == nil {
 		if organization != atEnd {
 			var waits bool
-			var failed error
 			organization, waits, failed = c.cleanOrganizations(ctx, organization)
 			busy, err = busy || waits, errors.Join(err, failed)
 		}
 		if user != atEnd {
-			var failed error
 			user, failed = c.cleanErased(ctx, user)
 			err = errors.Join(err, failed)
 		}

@@ -76,7 +76,7 @@ func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) e
 // progress.
 func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64) error {
 	var done eventProgress
-	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+	return scan.Batches(ctx, 0, func() (more bool, err error) {
 		after := done.after // the writer may still read it when ctx ends, and done changes then
 		if done, err = sqlite.Returning(ctx, c.o.File, sqlite.Work{Payer: organization, Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
 			return c.deleteEventBatchOf(t, organization, after)
@@ -85,7 +85,6 @@ func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64) error 
 		}
 		return true, c.vacuum(ctx)
 	})
-	return err
 }
 
 // deleteEventBatchOf deletes the next events of an organization after a row.

@@ -119,7 +119,7 @@ func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers
 
 func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events []auditRow) error {
 	for _, event := range events {
-		byErased := event.ActorType == "user" && erased.Contains(event.ActorID)
+		byErased := event.ActorType == "user" && slices.Contains(erased, event.ActorID)
 		about := audit.Target{Type: event.TargetType, ID: event.TargetID}
 		details, err := erased.CleanDetails([]byte(event.Details), event.Type, byErased, about)
 		if err != nil {
@@ -130,12 +130,8 @@ func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events
 				return err
 			}
 		}
-		if byErased {
-			err = t.Exec("UPDATE audit_events SET actor_name = ?, ip = '', details = ? WHERE id = ?", access.ErasedUserName, string(details), event.RowID)
-		} else {
-			err = t.Exec("UPDATE audit_events SET details = ? WHERE id = ?", string(details), event.RowID)
-		}
-		if err != nil {
+		if err := t.Exec("UPDATE audit_events SET actor_name = iif(?1, ?2, actor_name), ip = iif(?1, '', ip), details = ?3 WHERE id = ?4",
+			byErased, access.ErasedUserName, string(details), event.RowID); err != nil {
 			return err
 		}
 	}

@@ -29,11 +29,9 @@ const (
 )
 
 type oldRows struct {
-	after          int64     // the last event that this pass has read
-	auditAfter     int64     // the last audit event that this pass has read
-	oldEventsAfter int64     // the event before an old one that sweep found; 0 if there is none
-	oldAuditAfter  int64     // the audit event before an old one that sweep found; 0 if there is none
-	next           time.Time // time of the next pass
+	after      int64     // the last event that this pass has read
+	auditAfter int64     // the last audit event that this pass has read
+	next       time.Time // time of the next pass
 
 	minutesAfter countOwner // the last owner whose minutes this pass has read
 	minutesNext  time.Time  // time of the next pass over the minutes
@@ -57,7 +55,7 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 	if time.Now().Before(r.next) {
 		return nil
 	}
-	_, err := scan.Batches(ctx, retentionSlice, func() (more bool, err error) {
+	return scan.Batches(ctx, retentionSlice, func() (more bool, err error) {
 		now, trusted := c.o.TrustedTime()
 		if !trusted {
 			return false, nil
@@ -65,21 +63,20 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 		if more, err = c.deleteOldBatch(ctx, now); err != nil {
 			return false, err
 		}
-		if !more && !r.nextRange() {
+		if !more && !c.nextRange() {
 			r.next = time.Now().Add(retentionInterval)
 			return false, nil
 		}
 		return true, c.vacuum(ctx)
 	})
-	return err
 }
 
-// nextRange ends the part of a pass that starts at the lowest numbers. It returns true if sweep found old rows further
+// nextRange ends the part of a pass that starts at the lowest numbers. It returns true if Sweep found old rows further
 // on. The next part starts there.
-func (r *oldRows) nextRange() bool {
-	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
-	r.oldEventsAfter, r.oldAuditAfter = 0, 0
-	return r.after > 0 || r.auditAfter > 0
+func (c *Cleaner) nextRange() bool {
+	c.old.after, c.old.auditAfter = c.sweeps.events.beforeOld, c.sweeps.audit.beforeOld
+	c.sweeps.events.beforeOld, c.sweeps.audit.beforeOld = 0, 0
+	return c.old.after > 0 || c.old.auditAfter > 0
 }
 
 // deleteOldBatch deletes one batch of everything that is too old. more is false if nothing old is left.

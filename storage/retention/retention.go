@@ -46,8 +46,8 @@ type Cleaner struct {
 // New returns the cleaner of an open database.
 func New(o Options) *Cleaner {
 	c := &Cleaner{o: o, old: oldRows{minutesAfter: beforeOwners}, toClean: make(chan struct{}, 1)}
-	c.sweeps.events.next = "SELECT id, created_at AS at FROM events WHERE id > ? ORDER BY id LIMIT ?"
-	c.sweeps.audit.next = "SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?"
+	c.sweeps.events.rows = "SELECT id, created_at AS at FROM events WHERE id > ? ORDER BY id LIMIT ?"
+	c.sweeps.audit.rows = "SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?"
 	c.toClean <- struct{}{}
 	return c
 }

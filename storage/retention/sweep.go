@@ -15,9 +15,10 @@ const (
 )
 
 type sweep struct {
-	next        string // SQL that reads the next rows
+	rows        string // SQL that reads the next rows
 	after       int64  // the last row that was read
 	passedYoung bool   // the sweep has passed a row that is not old
+	beforeOld   int64  // the row before an old one that was found, where DeleteOld begins again; 0 if there is none
 }
 
 type sweeps struct {
@@ -31,45 +32,38 @@ func (c *Cleaner) Sweep(ctx context.Context) error {
 		return nil
 	}
 	c.sweeps.next = time.Now().Add(sweepInterval)
-	oldEvent, err := c.sweepStep(ctx, &c.sweeps.events, c.o.KeepEvents)
-	if err != nil {
+	if err := c.sweepStep(ctx, &c.sweeps.events, c.o.KeepEvents); err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	oldAudit, err := c.sweepStep(ctx, &c.sweeps.audit, c.o.KeepAudit)
-	if err != nil {
+	if err := c.sweepStep(ctx, &c.sweeps.audit, c.o.KeepAudit); err != nil {
 		return fmt.Errorf("read audit events: %w", err)
 	}
 	if c.sweeps.events.after == 0 && c.sweeps.audit.after == 0 { // both tables were read to their end
 		c.sweeps.next = time.Now().Add(passInterval)
 	}
-	if oldEvent > 0 {
-		c.old.oldEventsAfter = oldEvent - 1
-	}
-	if oldAudit > 0 {
-		c.old.oldAuditAfter = oldAudit - 1
-	}
 	return nil
 }
 
-// sweepStep reads the next rows of a table. It returns the first row that is older than maxAge and follows a younger one, or 0. If maxAge is
-// 0, no row is old.
-func (c *Cleaner) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (firstOld int64, err error) {
+// sweepStep reads the next rows of a table. It notes the first row that is older than maxAge and follows a younger one. If maxAge is 0, no
+// row is old.
+func (c *Cleaner) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) error {
 	var rows []scan.Row
-	if err := c.o.Logs.List(ctx, &rows, w.next, w.after, sweepRows); err != nil {
-		return 0, err
+	if err := c.o.Logs.List(ctx, &rows, w.rows, w.after, sweepRows); err != nil {
+		return err
 	}
 	now, trusted := c.o.TrustedTime()
+	found := false
 	for _, row := range rows {
 		switch old := trusted && maxAge > 0 && row.At < now-maxAge.Milliseconds(); {
 		case !old:
 			w.passedYoung = true
-		case w.passedYoung && firstOld == 0:
-			firstOld = row.ID
+		case w.passedYoung && !found:
+			found, w.beforeOld = true, row.ID-1
 		}
 		w.after = row.ID
 	}
 	if len(rows) < sweepRows {
-		*w = sweep{next: w.next}
+		w.after, w.passedYoung = 0, false
 	}
-	return firstOld, nil
+	return nil
 }

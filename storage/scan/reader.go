@@ -71,11 +71,11 @@ func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) e
 	return r.Pool.List(ctx, dest, text, args...)
 }
 
-// Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in
-// time; the caller must call resume anyway.
+// Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in time; there
+// is nothing to resume then.
 func (r *Reader) Drain(ctx context.Context) (resume func(), ok bool) {
 	if r.free.Acquire(ctx, r.size) != nil {
-		return func() {}, false
+		return nil, false
 	}
 	return func() { r.free.Release(r.size) }, true
 }
@@ -223,19 +223,16 @@ func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
 func UpperBound(before int64) int64 { return cmp.Or(before, math.MaxInt64) }
 
 // Batches calls step until nothing is left. It pauses after each step, and before another one, as long as the step took, so that
-// others get their turn. It takes half a processor at most. A positive limit ends it after about that time; complete is false then.
-func Batches(ctx context.Context, limit time.Duration, step func() (more bool, err error)) (complete bool, err error) {
+// others get their turn. It takes half a processor at most. A positive limit ends it after about that time.
+func Batches(ctx context.Context, limit time.Duration, step func() (more bool, err error)) error {
 	for end := time.Now().Add(limit); ; {
 		began := time.Now()
 		more, err := step()
-		if err != nil || !more {
-			return err == nil, err
-		}
-		if limit > 0 && !time.Now().Before(end) {
-			return false, nil
+		if err != nil || !more || limit > 0 && !time.Now().Before(end) {
+			return err
 		}
 		if err := Pause(ctx, time.Since(began)); err != nil {
-			return false, err
+			return err
 		}
 	}
 }
@@ -244,10 +241,8 @@ func Batches(ctx context.Context, limit time.Duration, step func() (more bool, e
 // them, or 0 if there is none.
 func Rows(ctx context.Context, step func(after int64) (last int64, err error)) error {
 	var after int64
-	_, err := Batches(ctx, 0, func() (more bool, err error) {
-		last, err := step(after)
-		after = last
-		return last != 0, err
+	return Batches(ctx, 0, func() (more bool, err error) {
+		after, err = step(after)
+		return after != 0, err
 	})
-	return err
 }

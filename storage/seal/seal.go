@@ -22,21 +22,12 @@ import (
 	"strings"
 )
 
-// The reasons why a text cannot be opened, besides UnknownKeyError.
+// The reasons why a text cannot be opened.
 var (
-	ErrDamaged = errors.New("the sealed text is damaged, or belongs to another row")
-	ErrVersion = errors.New("the sealed text has a format that this version of Keyhook does not know")
+	ErrDamaged    = errors.New("the sealed text is damaged, or belongs to another row")
+	ErrVersion    = errors.New("the sealed text has a format that this version of Keyhook does not know")
+	ErrUnknownKey = errors.New("which is not at hand") // wrapped with the id of the key
 )
-
-// UnknownKeyError says that the key of a text is not in the ring.
-type UnknownKeyError struct {
-	ID string // 8 hex digits
-}
-
-// Error names the key by its id.
-func (e *UnknownKeyError) Error() string {
-	return "the text was sealed with the encryption key " + e.ID + ", which is not at hand"
-}
 
 const (
 	version = "v1"
@@ -97,8 +88,8 @@ func (r *Ring) Seal(plaintext []byte, associated string) []byte {
 	return encoding.AppendEncode(sealed, ciphertext)
 }
 
-// Open decrypts a text that Seal returned for the same associated name. The error is or wraps an UnknownKeyError, ErrVersion
-// or ErrDamaged. It has no part of the text, except the id of its key.
+// Open decrypts a text that Seal returned for the same associated name. The error is or wraps ErrUnknownKey, ErrVersion or
+// ErrDamaged. It has no part of the text, except the id of its key.
 func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 	id, encoded, err := split(sealed)
 	if err != nil {
@@ -119,7 +110,7 @@ func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 		}
 	}
 	if !known {
-		return nil, &UnknownKeyError{ID: id}
+		return nil, fmt.Errorf("the text was sealed with the encryption key %s, %w", id, ErrUnknownKey)
 	}
 	return nil, ErrDamaged
 }

@@ -125,19 +125,15 @@ func (f *File) watchLog() {
 		return // lost has reported it
 	}
 	long := info.Size() >= f.o.LogBounds.Warn
-	if long {
-		if interrupt := f.checking.Load(); interrupt != nil {
-			(*interrupt)() // the check of a large table is such a read, and it is optional
-		}
+	if interrupt := f.checking.Load(); long && interrupt != nil {
+		(*interrupt)() // the check of a large table is such a read, and it is optional
 	}
-	if was := f.logLong.Swap(long); was == long {
-		return
-	}
-	if long {
+	switch was := f.logLong.Swap(long); {
+	case long && !was:
 		f.o.Logger.Warn(longLog+" Wait for a running backup, or end the program that reads the file.", "file", f.o.Path+disk.WAL, "bytes", info.Size())
-		return
+	case was && !long:
+		f.o.Logger.Info("the write-ahead log is short again", "bytes", info.Size())
 	}
-	f.o.Logger.Info("the write-ahead log is short again", "bytes", info.Size())
 }
 
 // longLog is the warning about a very long write-ahead log. It is public.

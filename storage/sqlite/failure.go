@@ -108,12 +108,10 @@ func (c *failures) degrade(p part, a problem, err error) {
 func (c *failures) heal(p part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.wrong[p] == "" || c.wrong[p] == damaged {
-		return
+	if was := c.wrong[p]; was != "" && was != damaged {
+		c.wrong[p] = ""
+		c.log.Warn("no longer degraded", "reason", string(was))
 	}
-	was := c.wrong[p]
-	c.wrong[p] = ""
-	c.log.Warn("no longer degraded", "reason", string(was))
 }
 
 // tooMany counts a failed read and reports whether there were too many recently.

@@ -108,11 +108,9 @@ func (f *File) watch(ctx context.Context, drain Drain) {
 			f.probe(ctx)
 		}
 		free, known := f.Free()
-		if isLow := known && free < disk.LowSpace; isLow != low {
-			low = isLow
-			if low {
-				f.o.Logger.Warn("the disk of storage.path is nearly full; free some space before writes fail", "free_bytes", free)
-			}
+		wasLow := low
+		if low = known && free < disk.LowSpace; low && !wasLow {
+			f.o.Logger.Warn("the disk of storage.path is nearly full; free some space before writes fail", "free_bytes", free)
 		}
 	}
 }

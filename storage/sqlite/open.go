@@ -85,19 +85,12 @@ func checkPlace(o Options) error {
 	if err := errors.Join(mount.CheckMount(o.Path), disk.Check(o.Path)); err != nil {
 		return err
 	}
-	if size, err := fileSize(o.Path); err != nil || size > 0 {
-		return err
-	}
-	return mayBegin(o.Path)
-}
-
-// mayBegin refuses a first start in an empty file that another user created and could read.
-func mayBegin(path string) error {
-	if disk.Exists(path) && !disk.IsOwn(path) {
-		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
+	size, err := fileSize(o.Path)
+	if err == nil && size == 0 && disk.Exists(o.Path) && !disk.IsOwn(o.Path) { // another user has created it, and could read it
+		err = fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, o.Path, disk.Self()),
 			"move it away")
 	}
-	return nil
+	return err
 }
 
 func (f *File) lockFile() error {

@@ -66,13 +66,8 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if err != nil {
 			return sub, err
 		}
-		if err := audit.CheckCreate(canRead, &c); err != nil {
-			return sub, err
-		}
-		if err := requireRoomForSubscription(t, organization); err != nil {
-			return sub, err
-		}
-		if err := s.memory.Quotas.Require(t, organization, quota.PerChange); err != nil {
+		bytes := s.memory.Quotas.Require(t, organization, quota.PerChange)
+		if err := cmp.Or(audit.CheckCreate(canRead, &c), requireRoomForSubscription(t, organization), bytes); err != nil {
 			return sub, err
 		}
 		checked, err := s.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
@@ -209,9 +204,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
 	}
-	if c.Description != nil {
-		sub.Description = *c.Description
-	}
+	webhook.Set(&sub.Description, c.Description)
 	if c.EventTypes != nil {
 		sub.EventTypes = c.EventTypes.Unique()
 		if err := s.setPatterns(t, organization, *sub); err != nil {
@@ -221,9 +214,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	if c.Filter != nil && c.Filter.Text() != sub.Filter.Text() {
 		sub.Filter, sub.FilterChangedAt = *c.Filter, new(t.Now())
 	}
-	if c.AuditEvents != nil {
-		sub.AuditEvents = *c.AuditEvents
-	}
+	webhook.Set(&sub.AuditEvents, c.AuditEvents)
 	if loses {
 		if err := s.queue.DropAudit(t, sub); err != nil {
 			return err
@@ -238,9 +229,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 		}
 		sub.Health = sub.Deactivate(by.Name)
 	}
-	if c.RateLimitPerSecond != nil {
-		sub.RateLimitPerSecond = *c.RateLimitPerSecond
-	}
+	webhook.Set(&sub.RateLimitPerSecond, c.RateLimitPerSecond)
 	return s.queue.SetOrdered(t, sub, c.Ordered)
 }
 
@@ -340,12 +329,8 @@ func becomesOrdered(sub webhook.Subscription, c webhook.SubscriptionChange) bool
 // losesAuditEvents reports whether a change makes a subscription stop receiving audit events, so that the pending ones are dropped.
 func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bool {
 	after := sub
-	if c.EventTypes != nil {
-		after.EventTypes = *c.EventTypes
-	}
-	if c.AuditEvents != nil {
-		after.AuditEvents = *c.AuditEvents
-	}
+	webhook.Set(&after.EventTypes, c.EventTypes)
+	webhook.Set(&after.AuditEvents, c.AuditEvents)
 	return audit.Receives(sub) && !audit.Receives(after)
 }
 

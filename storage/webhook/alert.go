@@ -12,12 +12,6 @@ type Untold struct {
 	Leaked       bool   `db:"-"`             // credentials that were reported as leaked
 }
 
-// AlertSubject is what an alert says about a subscription.
-type AlertSubject struct {
-	Subscription
-	OrganizationName string `db:"organization_name"`
-}
-
 // CredentialNews are the credentials of one organization whose end was announced, or that were reported as leaked, and of which no
 // alert has told.
 type CredentialNews struct {

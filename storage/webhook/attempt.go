@@ -29,12 +29,8 @@ func (o Outcome) String() string { return outcomeNames[o] }
 
 // ParseOutcome reads a public name.
 func ParseOutcome(s string) (o Outcome, ok bool) {
-	for i, name := range outcomeNames {
-		if s == name {
-			return Outcome(i), true
-		}
-	}
-	return 0, false
+	i := slices.Index(outcomeNames[:], s)
+	return Outcome(max(i, 0)), i >= 0
 }
 
 // Trigger is why an attempt was made. A delivery stores the trigger of its first attempt; all later attempts are retries.

@@ -186,14 +186,15 @@ type EventTypeChange struct {
 
 // On returns the type after the change.
 func (c EventTypeChange) On(t EventType) EventType {
-	set(&t.Description, c.Description)
-	set(&t.Group, c.Group)
-	set(&t.Example, c.Example)
-	set(&t.Schema, c.Schema)
+	Set(&t.Description, c.Description)
+	Set(&t.Group, c.Group)
+	Set(&t.Example, c.Example)
+	Set(&t.Schema, c.Schema)
 	return t
 }
 
-func set[T any](field, to *T) {
+// Set makes a partial update of a field; nil leaves it as it is.
+func Set[T any](field, to *T) {
 	if to != nil {
 		*field = *to
 	}

@@ -76,10 +76,10 @@ func (c *SubscriptionCounts) Add(h Health, n int64) {
 
 // FeedPosition is how far a reader of a feed has read. The zero value is no position.
 type FeedPosition struct {
-	Row int64 // of the last event that was looked at
-	At  int64 // its time; 0 if it is not known
+	Row int64 `db:"row"` // of the last event that was looked at
+	At  int64 `db:"-"`   // its time; 0 if it is not known
 	// Expired is the last event that was deleted when the reader began, if that is later than Row: a wrong clock leaves a gap.
-	Expired int64
+	Expired int64 `db:"expired"`
 }
 
 // FeedRequest asks for events of a feed. Without After and Since, it begins at the creation of the subscription.

@@ -113,9 +113,9 @@ func (t Types) Patterns() []string {
 		return []string{AnyType}
 	}
 	var patterns []string
-	for i, name := range t.Unique() {
-		others := slices.Delete(slices.Clone(t.Unique()), i, i+1)
-		if !slices.ContainsFunc(others, func(o string) bool { return covers(o, name) }) {
+	unique := t.Unique()
+	for _, name := range unique {
+		if !slices.ContainsFunc(unique, func(other string) bool { return other != name && covers(other, name) }) {
 			patterns = append(patterns, name)
 		}
 	}
