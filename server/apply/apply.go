@@ -6,7 +6,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
@@ -84,7 +83,7 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 		return err
 	}
 	r := &run{
-		Endpoint: e, by: x.Actor(), dry: dry != nil && *dry, prune: prune != nil && *prune,
+		Endpoint: e, by: x.Actor(), dry: form.Or(dry, false), prune: form.Or(prune, false),
 		lookup: form.Lookup{Store: e.Store}, isSame: map[*form.Form]bool{},
 	}
 	r.by.Applying = true
@@ -124,10 +123,5 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	case err != nil && !errors.Is(err, errDryRun):
 		return err
 	}
-	return x.Respond(http.StatusOK, result)
-}
-
-func tooManyChanges() error {
-	return fault.New(fault.Invalid, "too_many_changes",
-		"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges)
+	return x.OK(result)
 }
