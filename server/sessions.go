@@ -134,11 +134,11 @@ func (h *handlers) endSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
-		return err
+	err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor())
+	if err == nil {
+		h.auth.cookies.Clear(x, x.Request)
 	}
-	h.auth.cookies.Clear(x, x.Request)
-	return x.NoContent()
+	return x.Done(err)
 }
 
 func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {

@@ -62,9 +62,9 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	body := func(o access.ListedOrganization) listedOrganizationBody {
 		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt), o.Events}
 	}
-	return exchange.WritePage(x, p, found.Rows, body, func(o access.ListedOrganization) form.Position {
+	return x.OK(exchange.NewList(p, found.Rows, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
-	})
+	}))
 }
 
 func readBeginning(x *exchange.Exchange) string {
