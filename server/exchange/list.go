@@ -77,7 +77,7 @@ func NewList[R, B any](p form.Page, rows []R, body func(R) B, at func(R) form.Po
 		after = at(rows[len(rows)-1])
 	}
 	if after != (form.Position{}) {
-		next := p.Next(after)
+		next := form.Cursor(p.List, after)
 		response.HasMore, response.NextCursor = true, &next
 	}
 	for _, row := range rows {
