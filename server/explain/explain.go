@@ -124,7 +124,8 @@ func (r *Request) parseFacts() (value, passed, failed string) {
 	case r.Unreadable == nil:
 		return r.Credential.Display(), "The form and the checksum are valid.", ""
 	}
-	return fmt.Sprintf("%d characters", r.Length), "", message(r.Unreadable)
+	malformed, _ := fault.As(r.Unreadable)
+	return fmt.Sprintf("%d characters", r.Length), "", malformed.Message
 }
 
 func (r *Request) lookUpFacts() (value, passed, failed string) {
@@ -213,11 +214,3 @@ func (r *Request) Permissions() access.Scope {
 }
 
 const maxShownPermissions = 200
-
-// message is the part of an error that a caller may see.
-func message(err error) string {
-	if f, ok := fault.As(err); ok {
-		return f.Message
-	}
-	return ""
-}
