@@ -72,15 +72,7 @@ func readBeginning(x *exchange.Exchange) string {
 		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
 }
 
-// listBeginning responds with a page of a list that may have only items that begin with the parameter search.
-func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) (access.Page[R], error),
-	body func(R) B, row func(R) int64) error {
-	beginning := readBeginning(x)
-	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[R], error) {
-		return list(ctx, beginning, before, limit)
-	}, body, row)
-}
-
+// listOf responds with a page of what belongs to the thing in the path.
 func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner string, before int64, limit int) ([]R, error),
 	body func(R) B, row func(R) int64) error {
 	return exchange.ListRows(x, func(ctx context.Context, before int64, limit int) ([]R, error) {

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -70,7 +71,10 @@ func newListedUserBody(u access.ListedUser) listedUserBody {
 
 // ListUsers lists users, newest first.
 func (h *Endpoints) ListUsers(x *exchange.Exchange) error {
-	return listBeginning(x, h.Store.UserPage, newListedUserBody, func(u access.ListedUser) int64 { return u.RowID })
+	beginning := readBeginning(x)
+	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[access.ListedUser], error) {
+		return h.Store.UserPage(ctx, beginning, before, limit)
+	}, newListedUserBody, func(u access.ListedUser) int64 { return u.RowID })
 }
 
 type membershipBody struct {
