@@ -30,11 +30,9 @@ func (h *Endpoints) CreateOrganization(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("name", "plan")
 	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	created := access.Organization{Name: *name, Plan: *plan, ExternalID: exchange.NullIfEmpty(form.Or(external, ""))}
-	return h.Organizations.created(x)(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created))
+	return h.Organizations.respondCreated(x, f, access.Organization{
+		Name: form.Or(name, ""), Plan: form.Or(plan, ""), ExternalID: exchange.NullIfEmpty(form.Or(external, "")),
+	})
 }
 
 type listedOrganizationBody struct {
@@ -86,10 +84,7 @@ func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
 	change := access.OrganizationChange{
 		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, newOrganizationBody)(h.Store.UpdateOrganization(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
+	return respondChanged(h.Organizations, x, f, change, h.Store.UpdateOrganization)
 }
 
 // PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the

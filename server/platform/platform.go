@@ -40,24 +40,26 @@ func New(o Options) *Endpoints {
 		Options: o, lookup: form.Lookup{Store: o.Store}, build: build.Read(), started: time.Now(),
 		Organizations: resource[access.Organization, organizationBody]{
 			path: "/api/v1/organizations/", parameter: "id", noun: "organization", name: func(o access.Organization) string { return o.ID },
-			find: o.Store.Organization, remove: o.Store.DeleteOrganization, body: newOrganizationBody,
+			find: o.Store.Organization, create: o.Store.CreateOrganization, remove: o.Store.DeleteOrganization, body: newOrganizationBody,
 		},
 		Users: resource[access.User, userBody]{
 			path: "/api/v1/users/", parameter: "id", noun: "user", name: func(u access.User) string { return u.ID },
-			find: o.Store.User, remove: o.Store.DeleteUser, body: newUserBody,
+			find: o.Store.User, create: o.Store.CreateUser, remove: o.Store.DeleteUser, body: newUserBody,
 		},
 		Plans: resource[access.Plan, PlanBody]{
 			path: "/api/v1/plans/", parameter: "name", name: func(p access.Plan) string { return p.Name },
-			find: o.Store.Plan, list: o.Store.Plans, row: func(p access.Plan) int64 { return p.RowID }, remove: o.Store.DeletePlan, body: NewPlanBody,
+			find: o.Store.Plan, list: o.Store.Plans, row: func(p access.Plan) int64 { return p.RowID },
+			create: o.Store.CreatePlan, remove: o.Store.DeletePlan, body: NewPlanBody,
 		},
 		Roles: resource[access.Role, roleBody]{
 			path: "/api/v1/roles/", parameter: "name", name: func(r access.Role) string { return r.Name },
-			find: o.Store.Role, list: o.Store.Roles, row: func(r access.Role) int64 { return r.RowID }, remove: o.Store.DeleteRole, body: newRoleBody,
+			find: o.Store.Role, list: o.Store.Roles, row: func(r access.Role) int64 { return r.RowID },
+			create: o.Store.CreateRole, remove: o.Store.DeleteRole, body: newRoleBody,
 		},
 		Permissions: resource[access.Permission, permissionBody]{
 			path: "/api/v1/permissions/", parameter: "key", name: func(p access.Permission) string { return p.Key },
 			find: o.Store.Permission, list: o.Store.Permissions, row: func(p access.Permission) int64 { return p.RowID },
-			remove: o.Store.DeletePermission, body: newPermissionBody,
+			create: o.Store.CreatePermission, remove: o.Store.DeletePermission, body: newPermissionBody,
 		},
 	}
 }
@@ -71,6 +73,7 @@ type resource[T, B any] struct {
 	find      func(ctx context.Context, name string) (T, error)
 	list      func(ctx context.Context, before int64, limit int) ([]T, error) // nil: the list has filters
 	row       func(T) int64                                                   // for list
+	create    func(ctx context.Context, actor access.Actor, wanted T) (T, error)
 	remove    func(ctx context.Context, actor access.Actor, name string) error
 	body      func(T) B
 }
@@ -93,17 +96,28 @@ func (h resource[T, B]) Remove(x *exchange.Exchange) error {
 	return x.Done(h.remove(x.Request.Context(), x.Actor(), x.Path.Value(h.parameter)))
 }
 
-// created returns a function for what a creation returns: it responds with the new thing, or passes on the error.
-func (h resource[T, B]) created(x *exchange.Exchange) func(T, error) error {
-	return func(made T, err error) error {
-		if err != nil {
-			return err
-		}
-		return x.Created(h.path+h.name(made)+"/", h.body(made))
+// respondCreated creates the thing that a body describes, and responds with it. f has the problems of the body.
+func (h resource[T, B]) respondCreated(x *exchange.Exchange, f *form.Form, wanted T) error {
+	if err := f.Err(); err != nil {
+		return err
 	}
+	made, err := h.create(x.Request.Context(), x.Actor(), wanted)
+	if err != nil {
+		return err
+	}
+	return x.Created(h.path+h.name(made)+"/", h.body(made))
 }
 
-// put is created for a thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the
+// respondChanged changes the thing in the path as a body says, and responds with it. f has the problems of the body.
+func respondChanged[T, B, C any](h resource[T, B], x *exchange.Exchange, f *form.Form, change C,
+	update func(ctx context.Context, actor access.Actor, name string, change C) (T, error)) error {
+	if err := f.Err(); err != nil {
+		return err
+	}
+	return exchange.Reply(x, h.body)(update(x.Request.Context(), x.Actor(), x.Path.Value(h.parameter), change))
+}
+
+// put returns a function for what a PUT returns: it responds with the thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the
 // external id: the request could create it.
 func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) error {
 	return func(put access.Put[T], err error) error {

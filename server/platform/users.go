@@ -37,14 +37,11 @@ func (h *Endpoints) CreateUser(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("email")
 	change := readUser(f, f.Email("email"))
-	if err := f.Err(); err != nil {
-		return err
-	}
-	created := access.User{
-		Email: *change.Email, Name: form.Or(change.Name, *change.Email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
+	email := form.Or(change.Email, "")
+	return h.Users.respondCreated(x, f, access.User{
+		Email: email, Name: form.Or(change.Name, email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
 		IsActive: form.Or(change.IsActive, true),
-	}
-	return h.Users.created(x)(h.Store.CreateUser(x.Request.Context(), x.Actor(), created))
+	})
 }
 
 // readUser reads the fields of a user that a caller may set, after the e-mail address.
@@ -102,11 +99,7 @@ func (h *Endpoints) ListMemberships(x *exchange.Exchange) error {
 // UpdateUser changes a user.
 func (h *Endpoints) UpdateUser(x *exchange.Exchange) error {
 	f := x.Form()
-	change := readUser(f, f.EmailOrNull("email"))
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, newUserBody)(h.Store.UpdateUser(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
+	return respondChanged(h.Users, x, f, readUser(f, f.EmailOrNull("email")), h.Store.UpdateUser)
 }
 
 // PutUser creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
