@@ -2,10 +2,8 @@ package platform
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -45,7 +43,7 @@ type listedOrganizationBody struct {
 
 // ListOrganizations lists organizations.
 func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
-	filter := access.OrganizationFilter{Beginning: readBeginning(x)}
+	filter := access.OrganizationFilter{Beginning: x.Query.Search()}
 	filter.Sort = access.OrganizationSort(x.Query.Choice("sort", "", string(access.ByTrouble), string(access.ByPending), string(access.ByLastEvent)))
 	p, err := x.Page()
 	if err != nil {
@@ -63,11 +61,6 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	return x.OK(exchange.NewList(p, found.Rows, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
 	}))
-}
-
-func readBeginning(x *exchange.Exchange) string {
-	return x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
-		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
 }
 
 // listOf responds with a page of what belongs to the thing in the path.
@@ -109,7 +102,6 @@ const (
 	defaultPortalLife = 3600
 )
 
-// portalLinkBody is the only response that shows the secret of a link.
 type portalLinkBody struct {
 	URL       string        `json:"url"`
 	ExpiresAt exchange.Time `json:"expires_at"`

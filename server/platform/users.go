@@ -68,7 +68,7 @@ func newListedUserBody(u access.ListedUser) listedUserBody {
 
 // ListUsers lists users, newest first.
 func (h *Endpoints) ListUsers(x *exchange.Exchange) error {
-	beginning := readBeginning(x)
+	beginning := x.Query.Search()
 	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[access.ListedUser], error) {
 		return h.Store.UserPage(ctx, beginning, before, limit)
 	}, newListedUserBody, func(u access.ListedUser) int64 { return u.RowID })
@@ -131,7 +131,6 @@ type tokenBody struct {
 	RevokedAt              *exchange.Time `json:"revoked_at"`
 }
 
-// createdTokenBody is the only response that shows a token.
 type createdTokenBody struct {
 	tokenBody
 	Token string `json:"token"`

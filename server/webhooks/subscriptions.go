@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"time"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
@@ -119,7 +118,7 @@ func (h Endpoints) ListSubscriptions(x *exchange.Exchange) error {
 		return value
 	}
 	paused, pending := maybe("paused"), maybe("pending")
-	text := x.Query.Matching("search", "may have at most 255 characters", func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
+	text := x.Query.Search()
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
