@@ -122,7 +122,6 @@ type backlog struct {
 	until time.Time
 }
 
-// read returns the pending deliveries.
 func (k *backlog) read(ctx context.Context, from source) (webhook.Backlog, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
