@@ -69,7 +69,7 @@ func (f *Form) refuseUnknown() {
 			return
 		}
 		if !m.read {
-			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
+			f.Refuse(truncate(string(m.name), MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
 		}
 	}
 }
