@@ -70,20 +70,25 @@ type List[B any] struct {
 // NewList makes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more rows too, if
 // the store ended its search early.
 func NewList[R, B any](p form.Page, rows []R, body func(R) B, at func(R) form.Position) List[B] {
-	response := List[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
 		after = at(rows[len(rows)-1])
 	}
+	list := List[B]{Data: Each(rows, body)}
 	if after != (form.Position{}) {
-		next := form.Cursor(p.List, after)
-		response.HasMore, response.NextCursor = true, &next
+		list.HasMore, list.NextCursor = true, new(form.Cursor(p.List, after))
 	}
-	for _, row := range rows {
-		response.Data = append(response.Data, body(row))
+	return list
+}
+
+// Each returns the body of each item. The result is never nil.
+func Each[T, B any](items []T, body func(T) B) []B {
+	bodies := make([]B, len(items))
+	for i, item := range items {
+		bodies[i] = body(item)
 	}
-	return response
+	return bodies
 }
 
 // ListRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below

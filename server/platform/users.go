@@ -59,11 +59,7 @@ type listedUserBody struct {
 }
 
 func newListedUserBody(u access.ListedUser) listedUserBody {
-	b := listedUserBody{newUserBody(u.User), u.Memberships, []membershipBody{}, (*exchange.Time)(u.LastUsedAt)}
-	for _, m := range u.Newest {
-		b.Newest = append(b.Newest, newMembershipBody(m))
-	}
-	return b
+	return listedUserBody{newUserBody(u.User), u.Memberships, exchange.Each(u.Newest, newMembershipBody), (*exchange.Time)(u.LastUsedAt)}
 }
 
 // ListUsers lists users, newest first.
