@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"slices"
 	"strconv"
 )
 
@@ -87,7 +86,7 @@ func parseCursor(list, text string) (p Position, ok bool) {
 		return p, false
 	}
 	body := b[:len(b)-cursorDigest]
-	if string(appendDigest(list, slices.Clip(body))) != string(b) {
+	if string(appendDigest(list, body[:len(body):len(body)])) != string(b) {
 		return p, false
 	}
 	for _, number := range []*int64{&p.Row, &p.At, &p.Mark} {
