@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -135,7 +136,7 @@ func TestBodyMemory(t *testing.T) {
 
 	t.Run("has room for the largest body while others use it", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, budget(server.MinBodyMemory))
+		f := start(t, budget(exchange.SmallestMemory))
 		f.begin(t, servertest.Operator, batch, 16<<20, "{")
 		body := `{"events":[` + event(100) + strings.Repeat(" ", 16<<20-120-len(event(100))) + `]}`
 		f.Do(t, "POST "+batch, servertest.Operator, body).Want(t, 202, "")

@@ -35,8 +35,9 @@ func newDescription(base string) description {
 		}),
 		json: sync.OnceValues(func() (console.File, error) {
 			body, err := text()
-			if err == nil {
-				body, err = jsonFromYAML(body)
+			var content any
+			if err = cmp.Or(err, yaml.Unmarshal(body, &content)); err == nil {
+				body, err = json.Marshal(content)
 			}
 			return newDocument("application/json", body), err
 		}),
@@ -160,16 +161,14 @@ func node(text string) *yaml.Node {
 // member returns the node under nested names; nil if there is none.
 func member(node *yaml.Node, names ...string) *yaml.Node {
 	for _, name := range names {
-		at := -1
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if node.Content[i].Value == name {
-				at = i + 1
-			}
+		at := 0
+		for at < len(node.Content) && node.Content[at].Value != name {
+			at += 2
 		}
-		if at < 0 {
+		if at >= len(node.Content) {
 			return nil
 		}
-		node = node.Content[at]
+		node = node.Content[at+1]
 	}
 	return node
 }
@@ -179,12 +178,4 @@ func members(node *yaml.Node) (list []*yaml.Node) {
 		list = append(list, node.Content[i])
 	}
 	return list
-}
-
-func jsonFromYAML(text []byte) ([]byte, error) {
-	var content any
-	if err := yaml.Unmarshal(text, &content); err != nil {
-		return nil, err
-	}
-	return json.Marshal(content)
 }

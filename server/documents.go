@@ -131,11 +131,9 @@ func sendFile(x *exchange.Exchange, f console.File) {
 
 // matchesETag reports whether If-None-Match contains the weak tag (RFC 9110 section 13.1.2). Our tags contain no comma.
 func matchesETag(lists []string, tag string) bool {
-	for _, list := range lists {
-		for item := range strings.SplitSeq(list, ",") {
-			if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == strings.TrimPrefix(tag, "W/") {
-				return true
-			}
+	for item := range strings.SplitSeq(strings.Join(lists, ","), ",") {
+		if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == strings.TrimPrefix(tag, "W/") {
+			return true
 		}
 	}
 	return false

@@ -84,11 +84,11 @@ func readPath(f *form.Form, name string) *url.URL {
 func (h *handlers) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
 	var found call
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
-		_, m.Route.Found = h.router.find(&found, m.method, requested)
+		_, _ = h.router.find(&found, m.method, requested) // sets the route
 	}
 	var needed access.Scope
-	if m.route = found.route; m.Route.Found {
-		needed, m.AnyOf, m.Route.Open = m.route.needs, m.route.anyOf, m.route.access == open
+	if m.route = found.route; m.route != nil {
+		needed, m.AnyOf, m.Open = m.route.needs, m.route.anyOf, m.route.access == open
 	}
 	if _, words, ok := parseForwardAuth(requested.Path); ok {
 		needed = neededPermissions(words)
@@ -186,13 +186,13 @@ func (m *explained) body() explainBody {
 	body := explainBody{
 		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Permissions().String(), Checks: m.Checks(),
 	}
-	if m.Route.Open {
+	if m.Open {
 		body.Allowed, body.Code = true, codeValid
 	}
 	if m.State.Key != nil {
 		body.KeyID = &m.State.Key.ID
 	}
-	if m.Route.Found {
+	if m.route != nil {
 		body.Route = &m.route.pattern
 	}
 	return body

@@ -204,5 +204,5 @@ func (h *handlers) reportLeak(c *call) error {
 	case <-time.After(leakTime - time.Since(began)%leakTime):
 	case <-c.Request.Context().Done():
 	}
-	return c.NoContent()
+	return c.Done(nil)
 }

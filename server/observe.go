@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -49,7 +50,7 @@ func (s *Server) observe(c *call) {
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Int64("bytes", c.Bytes()),
 		slog.String("request_id", c.ID),
-		slog.String("client", c.clientName()),
+		slog.String("client", cmp.Or(c.ClientIP(), "socket")),
 	)
 	attrs = c.appendPrincipal(attrs)
 	if c.Code != "" {
@@ -87,13 +88,6 @@ func clip(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-func (c *call) clientName() string {
-	if c.Local {
-		return "socket"
-	}
-	return c.Client.String()
 }
 
 // level returns the level of the log line. Failures of the server are errors and warnings. Requests that probes repeat every

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,44 +56,31 @@ var specificCodes = map[string]bool{
 	webhooks.CodeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
-// The values of Retry-After for 503, in seconds: a full disk or a restart takes longer than busy readers.
-const (
-	retryAfter     = "30"
-	retryAfterBusy = "5"
-	codeTooBusy    = "too_busy"
-)
+// retryAfter is the Retry-After of a 503, in seconds: a full disk or a restart takes that long.
+const retryAfter = "30"
 
-// codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day. An operator may change the plan before the
-// next day, so its Retry-After is an hour.
-const codeStorageQuota, retryAfterQuota = "storage_quota_exceeded", "3600"
+// retryAfterCode is the Retry-After of codes with another one. Busy readers are soon done. An operator may change a plan before the next
+// day, when its bytes are free again.
+var retryAfterCode = map[string]string{"too_busy": "5", "storage_quota_exceeded": "3600"}
 
 // fail responds with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
 	if c.dialect == "" { // in forward authentication, the proxy does not send the body of the proxied request
 		c.DiscardBody()
 	}
-	p := publicProblem(err)
+	p, cause := describeProblem(err)
 	p.Status = c.masked(p.Status, p.Code)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.ID
 	c.Code = p.Code
-	if cause := privateCause(err); cause != nil {
-		c.Cause = cause
-	}
-	switch p.Status {
-	case http.StatusUnauthorized:
+	c.Cause = cmp.Or(cause, c.Cause)
+	if p.Status == http.StatusUnauthorized {
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
-	case http.StatusTooManyRequests:
-		if p.Code == codeStorageQuota {
-			c.SetHeader("Retry-After", retryAfterQuota)
-		}
-	case http.StatusServiceUnavailable:
-		if c.Header()["Retry-After"] != nil {
-			break
-		}
-		wait := retryAfter
-		if p.Code == codeTooBusy {
-			wait = retryAfterBusy
-		}
+	}
+	wait := retryAfterCode[p.Code]
+	if p.Status == http.StatusServiceUnavailable {
+		wait = cmp.Or(wait, retryAfter)
+	}
+	if wait != "" && c.Header()["Retry-After"] == nil {
 		c.SetHeader("Retry-After", wait)
 	}
 	if err := c.RespondAs(p.Status, "application/problem+json", p); err != nil {
@@ -101,12 +89,13 @@ func (s *Server) fail(c *call, err error) {
 	}
 }
 
-func publicProblem(err error) problem {
+// describeProblem returns what the caller sees of err, and the cause for the log only; nil if the caller sees all of it.
+func describeProblem(err error) (p problem, cause error) {
 	if r, ok := errors.AsType[*exchange.Refusal](err); ok {
-		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}
+		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}, nil
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
-		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: explain.WithMend(e.Code, e.Message), ConflictingID: e.Existing}
+		p = problem{Status: statuses[e.Kind], Code: e.Code, Detail: explain.WithMend(e.Code, e.Message), ConflictingID: e.Existing}
 		for i, f := range e.Fields {
 			if i == form.MaxProblems {
 				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
@@ -118,27 +107,16 @@ func publicProblem(err error) problem {
 		if len(p.Errors) == 1 && specificCodes[p.Errors[0].Code] {
 			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message
 		}
-		return p
+		return p, e.Unwrap()
 	}
 	if errors.Is(err, errStopped) {
-		return problem{Status: http.StatusServiceUnavailable, Code: "shutting_down", Detail: "The server is shutting down; try again later."}
+		return problem{Status: http.StatusServiceUnavailable, Code: "shutting_down", Detail: "The server is shutting down; try again later."}, err
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return problem{Status: http.StatusServiceUnavailable, Code: "timeout", Detail: "The request took too long; try again later."}
+		return problem{Status: http.StatusServiceUnavailable, Code: "timeout", Detail: "The request took too long; try again later."}, err
 	}
 	return problem{
 		Status: http.StatusInternalServerError, Code: "internal_error",
 		Detail: "The server failed; the request is not the cause. Give request_id to the operator, who finds the cause in the log.",
-	}
-}
-
-// privateCause returns the part of err that is for the log only. It is nil if the public part is complete.
-func privateCause(err error) error {
-	if _, ok := errors.AsType[*exchange.Refusal](err); ok {
-		return nil
-	}
-	if e, ok := fault.As(err); ok {
-		return e.Unwrap()
-	}
-	return err
+	}, err
 }

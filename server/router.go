@@ -40,13 +40,10 @@ func (r *router) fill(table []route) {
 			at = append(at, http.MethodHead)
 		}
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
-		for _, method := range at {
-			handle := handleOf(rt)
-			for _, path := range paths {
-				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
-			}
-		}
 		for _, path := range paths {
+			for _, method := range at {
+				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handleOf(rt))
+			}
 			if !strings.Contains(path, "{") {
 				r.fixed[path] = append(r.fixed[path], at...)
 				slices.Sort(r.fixed[path])

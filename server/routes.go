@@ -37,24 +37,24 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/", h.redirectToConsole).matching(isRoot).to(open).when(h.console != nil),
 		get("/console/", h.consoleFile).matching(isConsole).to(open).when(h.console != nil),
-		signIn(http.MethodGet, "/console/oidc/start/", h.beginSignIn).to(open).query("to").when(h.options.SignIn != nil),
-		signIn(http.MethodGet, callbackPath, h.finishSignIn).to(open).when(h.options.SignIn != nil),
+		callRoute(http.MethodGet, "/console/oidc/start/", h.beginSignIn).to(open).query("to").when(h.options.SignIn != nil),
+		callRoute(http.MethodGet, callbackPath, h.finishSignIn).to(open).when(h.options.SignIn != nil),
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.readCaller).to(anyone),
 		get("/api/v1/usage/", h.usage.OfPlan).to(anyone),
 		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
 		get("/api/v1/usage/organizations/", h.usage.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
-		signIn(http.MethodPost, "/api/v1/session/", h.createSession).to(open).body(maxSmallBody),
+		callRoute(http.MethodPost, "/api/v1/session/", h.createSession).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.readSession).to(anyone),
 		del("/api/v1/session/", h.endSession).to(anyone),
 
 		get("/api/v1/search/", h.search).to(anyone).query("q"),
 
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
-		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.authorize).to(proxied),
+		callRoute(anyMethod, "/api/v1/authz/{dialect}/", h.authorize).matching(isForwardAuth).to(proxied),
 		post("/api/v1/auth/verify/", h.verifyKey).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
-		signIn(http.MethodPost, "/api/v1/auth/leaked/", h.reportLeak).to(open).body(maxSmallBody),
+		callRoute(http.MethodPost, "/api/v1/auth/leaked/", h.reportLeak).to(open).body(maxSmallBody),
 		post("/api/v1/auth/explain/", h.explainKey).need(access.APIKeysRead).body(maxSmallBody),
 
 		get("/api/v1/api-keys/", h.listKeys).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
@@ -204,19 +204,15 @@ func del(pattern string, handle handler) route { return handle.at(http.MethodDel
 type handler func(*exchange.Exchange) error
 
 func (h handler) at(method, pattern string) route {
-	return route{method: method, pattern: pattern, handle: func(c *call) error { return h(&c.Exchange) }}
+	return callRoute(method, pattern, func(c *call) error { return h(&c.Exchange) })
 }
 
-// signIn is a route whose handler reads a credential from another place than the header, and has it checked.
-func signIn(method, pattern string, handle func(*call) error) route {
+// callRoute is a route whose handler gets the whole call: it reads a credential from another place, or by other rules, and has it checked.
+func callRoute(method, pattern string, handle func(*call) error) route {
 	return route{method: method, pattern: pattern, handle: handle}
 }
 
-// anyPath serves all methods at the paths that match.
-func anyPath(pattern string, match func(path string) bool, handle func(*call) error) route {
-	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
-}
-
+// matching serves the paths that match, instead of the pattern.
 func (r route) matching(match func(path string) bool) route {
 	r.match = match
 	return r

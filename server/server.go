@@ -29,9 +29,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// MinBodyMemory is the smallest budget for the bodies of all requests, in bytes. It is also the default.
-const MinBodyMemory = exchange.SmallestMemory
-
 // Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {
 	Store  Store
@@ -59,7 +56,7 @@ type Options struct {
 	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
 	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s
 
-	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means MinBodyMemory
+	BodyMemory            int64                    // bytes for the bodies of all requests, at least exchange.SmallestMemory, which 0 means
 	TokenRate             int                      // requests a second per organization without API keys; 0 means check.DefaultTokenRate
 	ConnectionsPerAddress int                      // open at the same time; 0 means share.DefaultConnectionsPerAddress
 	Connections           share.ConnectionObserver // nil observes nothing
@@ -129,7 +126,7 @@ func (o *Options) normalize() (base string, err error) {
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}
-	o.BodyMemory = cmp.Or(o.BodyMemory, MinBodyMemory)
+	o.BodyMemory = cmp.Or(o.BodyMemory, exchange.SmallestMemory)
 	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, share.DefaultConnectionsPerAddress)
 	o.ConsoleURL = cmp.Or(o.ConsoleURL, o.BaseURL, "http://localhost")

@@ -32,17 +32,17 @@ func (h *handlers) createSession(c *call) error {
 	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {
 		return err
 	}
-	wanted, err := h.presentSession(c)
+	isDry, replaces, err := h.presentSession(c)
 	if err != nil {
 		return err
 	}
 	if err := h.auth.admit(c); err != nil {
 		return err
 	}
-	if wanted.isDry {
+	if isDry {
 		return h.readCaller(&c.Exchange)
 	}
-	if c.run.Kind == credential.Link && !wanted.replace {
+	if c.run.Kind == credential.Link && !replaces {
 		if err := h.refuseReplacement(c); err != nil {
 			return err
 		}
@@ -80,32 +80,28 @@ func (h *handlers) refuseReplacement(c *call) error {
 	return errSignedIn
 }
 
-type newSession struct {
-	isDry   bool // only say who would be signed in
-	replace bool // a link may end the session of somebody else
-}
-
-// presentSession reads the credential in the body: a token or a link.
-func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
+// presentSession reads the credential in the body: a token or a link. A dry run only says who would be signed in. replaces lets a link end
+// the session of somebody else.
+func (h *handlers) presentSession(c *call) (isDry, replaces bool, err error) {
 	f := c.Form()
-	wanted = newSession{isDry: form.Or(f.Bool("dry_run"), false), replace: form.Or(f.Bool("replace"), false)}
+	isDry, replaces = form.Or(f.Bool("dry_run"), false), form.Or(f.Bool("replace"), false)
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
 	if f.Has("token") == f.Has("link") {
 		f.Refuse("token", "one_of", "Send token, which is an access token, or link, which is the secret of a sign-in link, but not both.")
 	}
 	if err := f.Err(); err != nil {
-		return wanted, err
+		return false, false, err
 	}
 	c.run.Address, c.run.Last = c.Client, access.CheckRateLimit
 	if link != nil {
 		c.run.Presented = credential.ParseLink(*link)
-		return wanted, nil
+		return isDry, replaces, nil
 	}
 	c.run.Presented = h.auth.reader.ReadToken(*token)
 	if c.run.Unreadable != nil {
 		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
-	return wanted, nil
+	return isDry, replaces, nil
 }
 
 func (h *handlers) startSession(c *call, cookie access.Credential) (access.Session, error) {
@@ -134,11 +130,11 @@ func (h *handlers) endSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
-		return err
+	err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor())
+	if err == nil {
+		h.auth.cookies.Clear(x, x.Request)
 	}
-	h.auth.cookies.Clear(x, x.Request)
-	return x.NoContent()
+	return x.Done(err)
 }
 
 func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {

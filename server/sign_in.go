@@ -104,10 +104,7 @@ func (h *handlers) explainSignIn(c *call, err error) error {
 	if !ok || f.Kind == fault.Internal {
 		return err
 	}
-	c.Code, c.Cause = f.Code, f.Unwrap()
-	if c.Cause == nil {
-		c.Cause = f
-	}
+	c.Code, c.Cause = f.Code, cmp.Or(f.Unwrap(), error(f))
 	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil

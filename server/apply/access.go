@@ -153,18 +153,8 @@ func refuseBuiltIn(i *item, kind string) {
 
 func (r *run) makeMember(i *item) error {
 	i.Require("organization", "user", "role")
-	in, err := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
-	if err != nil {
-		return err
-	}
-	who, err := reference(r, i, "user", r.Store.User, idOfUser)
-	if err != nil {
-		return err
-	}
-	given, err := reference(r, i, "role", r.Store.Role, nameOfRole)
-	if err != nil {
-		return err
-	}
+	in := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
+	who, given := reference(r, i, "user", r.Store.User, idOfUser), reference(r, i, "role", r.Store.Role, nameOfRole)
 	i.name = r.namePair(i, "organization", "user")
 	set := func() (access.Member, error) { return r.Store.SetMember(r.ctx, r.by, in.ID, who.ID, given.Name) }
 	return settle(r, i, object[access.Member]{

@@ -6,7 +6,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
@@ -68,11 +67,9 @@ type resultBody struct {
 	Unchanged int      `json:"unchanged"`
 }
 
-// errDryRun takes back what a dry run has written.
-var errDryRun = errors.New("a dry run writes nothing")
-
-// errRefused takes back a document with problems. It is no fault, because a write with a fault has not begun to change anything.
-var errRefused = errors.New("the document was refused")
+// errTakenBack takes back what a dry run has written, or a document with problems. It is no fault, because a write with a fault has not
+// begun to change anything.
+var errTakenBack = errors.New("a dry run or a refused document writes nothing")
 
 // Apply makes the server as the document in the body says, and responds with the changes. A dry run makes the same changes, and takes them
 // back.
@@ -84,7 +81,7 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 		return err
 	}
 	r := &run{
-		Endpoint: e, by: x.Actor(), dry: dry != nil && *dry, prune: prune != nil && *prune,
+		Endpoint: e, by: x.Actor(), dry: form.Or(dry, false), prune: form.Or(prune, false),
 		lookup: form.Lookup{Store: e.Store}, isSame: map[*form.Form]bool{},
 	}
 	r.by.Applying = true
@@ -106,28 +103,18 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	err := e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
 		result, refusal, err = r.write(ctx)
 		if fault.KindOf(err) == fault.Limited {
-			refusal = err // after the changes of other objects, so it is no fault of a write either
-		} else if err != nil {
-			return err
+			refusal, err = err, nil // after the changes of other objects, so it is no fault of a write either
 		}
-		if refusal != nil {
-			return errRefused
+		if err == nil && (refusal != nil || r.dry) {
+			err = errTakenBack
 		}
-		if r.dry {
-			return errDryRun
-		}
-		return nil
+		return err
 	})
 	switch {
 	case refusal != nil:
 		return refusal
-	case err != nil && !errors.Is(err, errDryRun):
+	case err != nil && !errors.Is(err, errTakenBack):
 		return err
 	}
-	return x.Respond(http.StatusOK, result)
-}
-
-func tooManyChanges() error {
-	return fault.New(fault.Invalid, "too_many_changes",
-		"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges)
+	return x.OK(result)
 }

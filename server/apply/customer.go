@@ -16,10 +16,7 @@ func (r *run) makeOrganization(i *item) error {
 	i.Require("external_id", "name", "plan")
 	external, name := i.ExternalID("external_id"), i.Label("name")
 	i.name = form.Or(external, "")
-	plan, err := reference(r, i, "plan", r.Store.Plan, nameOfPlan)
-	if err != nil {
-		return err
-	}
+	plan := reference(r, i, "plan", r.Store.Plan, nameOfPlan)
 	requireName(i, external)
 	var c access.OrganizationChange
 	return settle(r, i, object[access.Organization]{
@@ -69,10 +66,7 @@ func (r *run) namePair(i *item, first, second string) string {
 
 func (r *run) makeSubscription(i *item) error {
 	i.Require("organization", "external_id", "url")
-	in, err := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
-	if err != nil {
-		return err
-	}
+	in := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
 	given, secret := i.Subscription(r.CheckURL, r.HeaderPrefix), i.Secret("secret")
 	i.name = r.namePair(i, "organization", "external_id")
 	requireName(i, given.ExternalID)

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strings"
 
@@ -10,16 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
-
-func (r *run) readApplied() error {
-	list, err := r.Store.Applied(r.ctx, 0, math.MaxInt)
-	slices.Reverse(list)
-	r.list = list
-	for _, a := range list {
-		r.applied[identity(a.Kind, a.Key)] = true
-	}
-	return err
-}
 
 // isPruned reports whether the request removes an object: apply has created it, and the document does not have it. All objects of earlier
 // sections have been read when a later section refers to them.
@@ -33,11 +22,8 @@ func (r *run) isPruned(id string) bool {
 func (r *run) countClosures() (map[string][]field, error) {
 	counts := map[string][]field{}
 	for _, a := range r.list {
-		if a.Kind != access.KindOrganization {
+		if a.Kind != access.KindOrganization || !r.isPruned(identity(a.Kind, a.Key)) {
 			continue
-		}
-		if _, isNamed := r.named[identity(a.Kind, a.Key)]; isNamed {
-			continue // it is unchanged
 		}
 		c, err := r.Store.CountClosure(r.ctx, r.by, a.Key)
 		if _, refused := fault.As(err); err != nil && !refused {

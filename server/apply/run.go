@@ -3,7 +3,9 @@ package apply
 import (
 	"context"
 	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/form"
@@ -107,7 +109,13 @@ func (r *run) begin(ctx context.Context) error {
 	if !r.prune {
 		return nil
 	}
-	return r.readApplied()
+	list, err := r.Store.Applied(r.ctx, 0, math.MaxInt)
+	slices.Reverse(list)
+	r.list = list
+	for _, a := range list {
+		r.applied[identity(a.Kind, a.Key)] = true
+	}
+	return err
 }
 
 // write makes the changes. refusal says why the document is refused. Any other error is a failure.
@@ -116,8 +124,8 @@ func (r *run) write(ctx context.Context) (result resultBody, refusal, err error)
 		return result, nil, err
 	}
 	maps.Copy(r.named, r.unchanged)
-	var closures map[string][]field
-	if closures, err = r.countClosures(); err == nil {
+	closures, err := r.countClosures()
+	if err == nil {
 		err = r.makeAll()
 	}
 	if err == nil && r.prune && len(r.problems) == 0 {
@@ -127,7 +135,8 @@ func (r *run) write(ctx context.Context) (result resultBody, refusal, err error)
 	case err != nil:
 		return result, nil, err
 	case len(r.changes) > MaxChanges:
-		return result, tooManyChanges(), nil
+		return result, fault.New(fault.Invalid, "too_many_changes",
+			"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges), nil
 	case len(r.problems) > 0:
 		return result, r.refusal(), nil
 	}
@@ -224,7 +233,7 @@ func (r *run) nameExisting(id string) string {
 	return id
 }
 
-// identify notes which object of the server an item is. key is empty for an object that has no id yet.
+// identify notes which object of the server an item is, and whether apply has created it.
 func (r *run) identify(i *item, kind, key string) error {
 	if path, twice := r.named[identity(kind, key)]; twice {
 		i.Refuse("", "duplicate", "This object is in the document already, see %s; remove one of the two.", path)
@@ -243,25 +252,26 @@ func (r *run) identify(i *item, kind, key string) error {
 }
 
 // reference finds the object that a field names: one of the server, or an earlier one of the document. find finds it, and key returns its
-// key in the list of applied objects. An unknown name is a problem of the field.
-func reference[T any](r *run, i *item, field string, find func(context.Context, string) (T, error), key func(T) string) (found T, err error) {
+// key in the list of applied objects. An unknown name is a problem of the field. The form keeps any other error.
+func reference[T any](r *run, i *item, field string, find func(context.Context, string) (T, error), key func(T) string) (found T) {
 	text := i.Line(field, access.MaxExternalID)
 	if text == nil {
-		return found, nil
+		return found
 	}
 	if r.failed[identity(field, *text)] {
 		i.skipped = true
-		return found, nil
+		return found
 	}
-	found, err = find(r.ctx, *text)
-	if fault.KindOf(err) == fault.NotFound {
+	found, err := find(r.ctx, *text)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
 		i.Refuse(field, "unknown_"+field, "There is no %s %q, in the document or on the server; add it to %ss, or correct the name.", field, form.Printable(*text, form.MaxName), field)
-		return found, nil
-	}
-	if err == nil && r.isPruned(identity(field, key(found))) {
+	case err != nil:
+		i.Fail(err)
+	case r.isPruned(identity(field, key(found))):
 		i.Refuse(field, "pruned", "prune would remove the %s %q, which is not in the document; put it back, or name another one.", field, form.Printable(*text, form.MaxName))
 	}
-	return found, err
+	return found
 }
 
 // compare returns the value that a field gets; nil if the field stays as it is. usual is the value of the field where the document

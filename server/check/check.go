@@ -3,6 +3,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -60,14 +61,7 @@ type Run struct {
 	// use is recorded. If Find is nil, only keys that may be used are found.
 	Find func(context.Context) (access.CredentialState, error)
 
-	Outcome
-	state      *access.CredentialState // from Find
-	generation uint64                  // of the principals, before the lookup
-	foundAt    time.Time
-}
-
-// Outcome is what the checks found out.
-type Outcome struct {
+	// What the checks found out.
 	At                 access.Check     // the check that is being made, or that failed
 	Principal          access.Principal // from the lookup on
 	Authenticated      bool             // Principal is set
@@ -75,6 +69,10 @@ type Outcome struct {
 	Window             limiter.Result   // of the key
 	OrganizationWindow limiter.Result   // of all keys of the organization; set if Window allowed the request
 	RetryAfter         time.Duration    // how long to wait after a 429
+
+	state      *access.CredentialState // from Find
+	generation uint64                  // of the principals, before the lookup
+	foundAt    time.Time
 }
 
 // Check makes the checks up to c.Last and returns the error of the first one that fails. c.At tells which one that is. If all
@@ -138,7 +136,7 @@ type Issuer interface {
 // parsed fails if the credential could not be read. A malformed credential counts as a failure of its address. A request
 // without a credential does not.
 func (k *Checker) parsed(_ context.Context, c *Run) error {
-	if !isGuess(c.Unreadable) {
+	if fault.KindOf(c.Unreadable) != fault.Unauthenticated || errors.Is(c.Unreadable, credential.ErrMissing) {
 		return c.Unreadable
 	}
 	if err := k.MayFail(c); err != nil {
@@ -266,7 +264,8 @@ func (k *Checker) plan(_ context.Context, c *Run) error {
 		return nil
 	}
 	k.peek(c)
-	return errPlan
+	return fault.New(fault.Forbidden, "plan_capability_required",
+		"The organization's plan does not include API keys; ask an operator to change the plan.")
 }
 
 // rateLimit counts the request in the window of its key and then in that of all keys of the organization. The plan of
@@ -356,10 +355,7 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 
 // permission fails if the principal lacks a permission that is needed.
 func (k *Checker) permission(_ context.Context, c *Run) error {
-	if err := c.Principal.Permit(c.Needed); err != nil {
-		return err
-	}
-	return c.Principal.PermitAny(c.AnyOf)
+	return cmp.Or(c.Principal.Permit(c.Needed), c.Principal.PermitAny(c.AnyOf))
 }
 
 // IsRefusal reports whether err refuses the credential itself. Any other error means that a check could not be made.
@@ -373,26 +369,14 @@ func IsRefusal(err error) bool {
 
 const codeRateLimited = "rate_limited"
 
-var (
-	errPlan = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys; ask an operator to change the plan.")
-
-	// errTooManyFailures refuses an address, or an invalid credential of it.
-	errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
-)
-
-// isGuess reports whether err refuses a credential for its form. A request without a credential guesses nothing.
-func isGuess(err error) bool {
-	return fault.KindOf(err) == fault.Unauthenticated && !errors.Is(err, credential.ErrMissing)
-}
+// errTooManyFailures refuses an address, or an invalid credential of it.
+var errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 
 // sameAsMalformed gives an unknown credential the same response as a malformed one. The message of the issuer says no more
 // than ours, and it has a cause for the log.
 func sameAsMalformed(err error, p credential.Presented) error {
-	switch e, _ := fault.As(err); {
-	case e.Code != credential.CodeUnknown:
-		return err
-	case malformed[p.Kind] != nil:
-		return malformed[p.Kind]
+	if e, _ := fault.As(err); e.Code == credential.CodeUnknown {
+		return cmp.Or(malformed[p.Kind], err)
 	}
 	return err
 }

@@ -55,8 +55,8 @@ func newThrottle() *throttle {
 // blocked reports whether a client has used up its failures, and for how long. The credential with this digest is not blocked if it was
 // valid before.
 func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.Duration, blocked bool) {
-	address, counted := throttled(client)
-	if !counted {
+	address := throttled(client)
+	if !address.IsValid() {
 		return 0, false
 	}
 	t.mu.Lock()
@@ -74,10 +74,9 @@ func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.D
 
 // mayLookUp takes a lookup of a blocked client. It reports whether one was left.
 func (t *throttle) mayLookUp(client netip.Addr) bool {
-	address, _ := throttled(client)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	element, found := t.addresses[address]
+	element, found := t.addresses[throttled(client)]
 	return !found || element.Value.(*failures).lookups.Allow() && t.lookups.Allow()
 }
 
@@ -86,8 +85,8 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.verified.remove(digest)
-	address, counted := throttled(client)
-	if !counted {
+	address := throttled(client)
+	if !address.IsValid() {
 		return
 	}
 	element, found := t.addresses[address]
@@ -113,14 +112,13 @@ func (t *throttle) succeeded(digest access.Digest) {
 	t.verified.add(digest)
 }
 
-// throttled returns the address whose failures are counted for a client. Failures on loopback and the Unix socket are not
-// counted.
-func throttled(client netip.Addr) (address netip.Prefix, counted bool) {
-	if !client.IsValid() || client.IsLoopback() {
-		return netip.Prefix{}, false
+// throttled returns the address whose failures are counted for a client. It is invalid for loopback and the Unix socket, because failures
+// there are not counted.
+func throttled(client netip.Addr) netip.Prefix {
+	if client.IsLoopback() {
+		return netip.Prefix{}
 	}
-	address = share.Network(client)
-	return address, address.IsValid()
+	return share.Network(client)
 }
 
 // verifiedDigests is a bounded set of digests in two halves. When the recent half is full, it becomes the older half, and the

@@ -65,7 +65,8 @@ func (x *Exchange) body() ([]byte, error) {
 	}
 	body, err := x.receive(unread)
 	if err != nil {
-		x.giveBack(x.reserved.bytes - before) // before the rest of the body is discarded
+		x.reserved.memory.Release(x.reserved.holder, x.reserved.bytes-before) // before the rest of the body is discarded
+		x.reserved.bytes = before
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return nil, tooLarge(limit)
 		}
@@ -116,9 +117,7 @@ func (x *Exchange) receive(r io.Reader) ([]byte, error) {
 				return nil, err
 			}
 		}
-		grown := make([]byte, len(buffer), size)
-		copy(grown, buffer)
-		buffer = grown
+		buffer = append(make([]byte, 0, size), buffer...)
 	}
 }
 
@@ -277,9 +276,4 @@ func (x *Exchange) Release() {
 		r.body = nil
 		runtime.AddCleanup(first, reservation.release, r)
 	}
-}
-
-func (x *Exchange) giveBack(n int64) {
-	x.reserved.memory.Release(x.reserved.holder, n)
-	x.reserved.bytes -= n
 }

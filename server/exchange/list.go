@@ -47,19 +47,17 @@ func (x *Exchange) Page() (form.Page, error) { return x.Query.Page(x.list()) }
 
 // list names the list of a request: its route, the organization whose items it has, its order, and the values in the path.
 func (x *Exchange) list() string {
-	var name strings.Builder
-	organization := x.Principal.Organization.ID
+	parts := []string{x.Path.Pattern, x.Principal.Organization.ID}
 	if x.ListsAll() {
-		organization = AllOrganizations
+		parts[1] = AllOrganizations
 	}
-	name.WriteString(x.Path.Pattern + "\n" + organization)
 	if order, sorted := x.Query.Value("sort"); sorted {
-		name.WriteString("\n" + order)
+		parts = append(parts, order)
 	}
 	for _, v := range x.Path.values {
-		name.WriteString("\n" + v.value)
+		parts = append(parts, v.value)
 	}
-	return name.String()
+	return strings.Join(parts, "\n")
 }
 
 // List is the body of a response with a page of a list.
@@ -69,28 +67,28 @@ type List[B any] struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
-// WritePage responds with a page of rows.
-func WritePage[R, B any](x *Exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
-	return x.OK(NewList(p, rows, body, at))
-}
-
 // NewList makes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more rows too, if
 // the store ended its search early.
 func NewList[R, B any](p form.Page, rows []R, body func(R) B, at func(R) form.Position) List[B] {
-	response := List[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
 		after = at(rows[len(rows)-1])
 	}
+	list := List[B]{Data: Each(rows, body)}
 	if after != (form.Position{}) {
-		next := p.Next(after)
-		response.HasMore, response.NextCursor = true, &next
+		list.HasMore, list.NextCursor = true, new(form.Cursor(p.List, after))
 	}
-	for _, row := range rows {
-		response.Data = append(response.Data, body(row))
+	return list
+}
+
+// Each returns the body of each item. The result is never nil.
+func Each[T, B any](items []T, body func(T) B) []B {
+	bodies := make([]B, len(items))
+	for i, item := range items {
+		bodies[i] = body(item)
 	}
-	return response
+	return bodies
 }
 
 // ListRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
@@ -114,7 +112,7 @@ func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next}
-	return WritePage(x, p, found.Rows, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+	return x.OK(NewList(p, found.Rows, body, func(r R) form.Position { return form.Position{Row: row(r)} }))
 }
 
 // csvMemory is about what a response as CSV takes while it is sent.

@@ -82,12 +82,6 @@ func (r *Response) Send(status int, mediaType string, body []byte) {
 // NoStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
 func (r *Response) NoStore() { r.SetHeader("Cache-Control", "no-store") }
 
-// NoContent responds that the request has succeeded.
-func (r *Response) NoContent() error {
-	r.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
 // Redirect sends a browser to another page. The page does not learn from where the browser comes.
 func (r *Response) Redirect(to string) {
 	r.NoStore()
@@ -186,10 +180,10 @@ func Reply[T, B any](x *Exchange, body func(T) B) func(T, error) error {
 
 // Done responds without a body that the request has succeeded, or passes on the error.
 func (x *Exchange) Done(err error) error {
-	if err != nil {
-		return err
+	if err == nil {
+		x.WriteHeader(http.StatusNoContent)
 	}
-	return x.NoContent()
+	return err
 }
 
 // Created responds with a new resource and its path.
@@ -229,10 +223,10 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// NullIfEmpty returns s, or null if it is empty.
-func NullIfEmpty(s string) *string {
-	if s == "" {
+// NullIfEmpty returns v, or null if it is the zero value, such as an empty string.
+func NullIfEmpty[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }

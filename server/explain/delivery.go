@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -130,10 +131,8 @@ func (r *Receiver) explain() Delivery {
 
 // newest returns the newest delivery of a kind, or nil.
 func (r *Receiver) newest(is func(webhook.DeliveryFacts) bool) *webhook.DeliveryFacts {
-	for i := range r.Deliveries {
-		if is(r.Deliveries[i]) {
-			return &r.Deliveries[i]
-		}
+	if i := slices.IndexFunc(r.Deliveries, is); i >= 0 {
+		return &r.Deliveries[i]
 	}
 	return nil
 }
@@ -233,7 +232,7 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	case r.DeletedAt != nil:
 		return tell(Dropped, "The subscription was deleted at "+at(*r.DeletedAt)+", so its pending deliveries are dropped.").add(cause, r.lastAttempt())
 	case r.Event.Expired && r.Why() != webhook.NotBlocked:
-		return r.expired()
+		return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").add(cause, r.lastAttempt())
 	}
 	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
 	switch r.Why() {
@@ -281,6 +280,7 @@ func (r *Receiver) nextProbe(w Delivery) string {
 // open explains a pending delivery of an open subscription.
 func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	isDue := d.DueAt <= r.Now
+	w.Verdict = Scheduled
 	switch {
 	case r.Status == webhook.Failing:
 		w.Verdict, w.Mend = WaitingForProbe, r.mend(webhook.ActionRecover, "")
@@ -294,17 +294,15 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 		}
 		w = w.add(remedy, "If the receiver works again, recover the subscription to send everything now.")
 	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
-		w.Verdict, w.Detail = Scheduled, tell("", "The delivery waits for its turn.").Detail
+		w = w.add(what, "The delivery waits for its turn.")
 	case isDue && r.RateLimitPerSecond != nil:
 		w.Verdict = WaitingForPace
 		w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
 		w = w.add(what, fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending.", *r.RateLimitPerSecond, r.PendingDeliveries)).
 			add(more, "The delivery is sent when its turn comes.").add(remedy, "A higher limit sends faster.")
 	case isDue:
-		w.Verdict = Scheduled
 		w = w.add(what, fmt.Sprintf("Attempt %d has been due since %s. Keyhook sends it as soon as it has a free slot.", d.Attempts+1, at(d.DueAt)))
 	default:
-		w.Verdict = Scheduled
 		w = w.add(what, fmt.Sprintf("Attempt %d follows at %s.", d.Attempts+1, at(d.DueAt)))
 	}
 	if r.isBehind(d) {
@@ -386,18 +384,13 @@ func (r *Receiver) untilExpiry() string {
 	return "Keyhook keeps it until " + at(r.Event.At+r.Event.Kept.Milliseconds()) + "."
 }
 
-func (r *Receiver) expired() Delivery {
-	return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").add(cause, r.lastAttempt())
-}
-
 // exhausted explains the newest delivery that ended so. Its DueAt is its end, on the clock of FailingSince: the end of the request is a
 // little earlier than its record.
 func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
 	d := tell(Exhausted, "All attempts failed, so Keyhook gave up.").add(cause, r.lastAttempt())
 	switch a := r.last(); {
 	case r.DeletedAt != nil:
-		d = d.add(more, "The subscription was deleted at "+at(*r.DeletedAt)+".")
-		return d
+		return d.add(more, "The subscription was deleted at "+at(*r.DeletedAt)+".")
 	case r.Event.IsTest:
 		d.Detail[0].Text = "The test failed, and tests are not repeated."
 		return r.sendAgain(d, webhook.ActionTest, "")

@@ -23,13 +23,7 @@ type Request struct {
 	Length  int                    // of the key, in bytes, if it was not named by its id
 	Code    string                 // of the first check that failed
 	Unknown access.Scope           // needed permissions that do not exist; set if the permission check failed
-	Route   Route
-}
-
-// Route is the route of Keyhook that serves the request.
-type Route struct {
-	Found bool
-	Open  bool // no credential is read
+	Open    bool                   // Keyhook's own route for the path reads no credential
 }
 
 // Check is one check. Value is what it looked at; empty if there was nothing.
@@ -61,7 +55,7 @@ func (r *Request) describe(c access.Check) Check {
 	value, passed, failed := r.factsOf(c)
 	b := Check{Check: c.String(), Value: value}
 	switch {
-	case r.Route.Open:
+	case r.Open:
 		b.Verdict, b.Detail = verdictNotApplicable, "This route reads no credential."
 	case c > r.At:
 		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
@@ -124,7 +118,8 @@ func (r *Request) parseFacts() (value, passed, failed string) {
 	case r.Unreadable == nil:
 		return r.Credential.Display(), "The form and the checksum are valid.", ""
 	}
-	return fmt.Sprintf("%d characters", r.Length), "", message(r.Unreadable)
+	malformed, _ := fault.As(r.Unreadable)
+	return fmt.Sprintf("%d characters", r.Length), "", malformed.Message
 }
 
 func (r *Request) lookUpFacts() (value, passed, failed string) {
@@ -213,11 +208,3 @@ func (r *Request) Permissions() access.Scope {
 }
 
 const maxShownPermissions = 200
-
-// message is the part of an error that a caller may see.
-func message(err error) string {
-	if f, ok := fault.As(err); ok {
-		return f.Message
-	}
-	return ""
-}

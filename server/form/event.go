@@ -30,11 +30,13 @@ func (f *Form) Event(header []string) (webhook.NewEvent, error) {
 	f.Require("type", "data")
 	e := f.event()
 	if len(header) > 0 {
-		key := f.idempotencyHeader(header)
-		if e.IdempotencyKey != "" && key != e.IdempotencyKey {
+		if len(header) > 1 || !ValidIdempotencyKey(header[0]) {
+			f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d visible characters.", maxIdempotencyKey)
+		}
+		if e.IdempotencyKey != "" && header[0] != e.IdempotencyKey {
 			f.Refuse("idempotency_key", "conflicting", "This differs from the header Idempotency-Key; send only one of them.")
 		}
-		e.IdempotencyKey = key
+		e.IdempotencyKey = header[0]
 	}
 	if err := f.Err(); err != nil {
 		return e, err
@@ -68,8 +70,7 @@ func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 		}
 		e := item.event()
 		if e.IdempotencyKey != "" {
-			first, taken := keys[e.IdempotencyKey]
-			if taken {
+			if first, taken := keys[e.IdempotencyKey]; taken {
 				item.Refuse("idempotency_key", "duplicate", "Event %d of this batch has the same key; give each event its own key.", first)
 			} else {
 				keys[e.IdempotencyKey] = i
@@ -164,14 +165,6 @@ func (f *Form) Object(name string, max int) []byte {
 // ValidIdempotencyKey reports whether an event can have this idempotency key.
 func ValidIdempotencyKey(key string) bool {
 	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) && !strings.ContainsFunc(key, isInvisible)
-}
-
-func (f *Form) idempotencyHeader(values []string) string {
-	key := values[0]
-	if len(values) > 1 || !ValidIdempotencyKey(key) {
-		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d visible characters.", maxIdempotencyKey)
-	}
-	return key
 }
 
 // withDigest sets the digest of an event with an idempotency key. The digest distinguishes a repeated event from another event

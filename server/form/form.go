@@ -69,7 +69,7 @@ func (f *Form) refuseUnknown() {
 			return
 		}
 		if !m.read {
-			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
+			f.Refuse(truncate(string(m.name), MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
 		}
 	}
 }
@@ -147,15 +147,14 @@ func (f *Form) Text(name string, max int) *string { return f.text(name, max, aSt
 
 // text is Text with the form of the value, for the message.
 func (f *Form) text(name string, max int, form string) *string {
-	value := f.take(name)
+	return f.textOf(name, f.take(name), max, form)
+}
+
+// textOf is text of a value, which is nil if it is missing.
+func (f *Form) textOf(name string, value jsontext.Value, max int, form string) *string {
 	if value == nil {
 		return nil
 	}
-	return f.textOf(name, value, max, form)
-}
-
-// textOf is text of a value.
-func (f *Form) textOf(name string, value jsontext.Value, max int, form string) *string {
 	if value.Kind() != jsontext.KindString {
 		f.wrongType(name, form)
 		return nil
@@ -277,13 +276,7 @@ func (f *Form) Limit(name string, least, most int64) **int64 {
 
 // Nested returns the form of the object in a field; nil if the field is missing or no object. The problems of its fields are its own:
 // its Err returns them, with their paths from the outer object.
-func (f *Form) Nested(name string) *Form {
-	value := f.take(name)
-	if value == nil {
-		return nil
-	}
-	return f.nested(name, value)
-}
+func (f *Form) Nested(name string) *Form { return f.nested(name, f.take(name)) }
 
 // List returns the forms of the objects in an array. An element that is no object is a problem, and nil in the list. Faults are those
 // of Nested.
@@ -300,8 +293,11 @@ func (f *Form) List(name string, max int) []*Form {
 	return list
 }
 
-// nested returns the form of an object. All of the body is known to be valid JSON. The names of a large body are not known to be unique.
+// nested returns the form of an object; nil for nil. All of the body is known to be valid JSON. The names of a large body are not known to be unique.
 func (f *Form) nested(name string, value jsontext.Value) *Form {
+	if value == nil {
+		return nil
+	}
 	if value.Kind() != jsontext.KindBeginObject {
 		f.wrongType(name, "an object")
 		return nil

@@ -74,12 +74,12 @@ func FuzzCursor(f *testing.F) {
 	f.Add("/api/v1/events/\norg_x", int64(1<<62), int64(-5), "AAAA")
 	f.Fuzz(func(t *testing.T, list string, row, at int64, text string) {
 		if read, ok := pageAfter(list, text); ok {
-			if again := (form.Page{List: list}).Next(read); again != text {
+			if again := form.Cursor(list, read); again != text {
 				t.Errorf("%q and %q are the same position", text, again)
 			}
 		}
 		want := form.Position{Row: row, At: at}
-		written := form.Page{List: list}.Next(want)
+		written := form.Cursor(list, want)
 		got, ok := pageAfter(list, written)
 		if ok != (row > 0) || ok && got != want {
 			t.Errorf("%+v comes back as %+v, %v", want, got, ok)

@@ -62,9 +62,6 @@ func (q *Query) Cursor(name, list string) (after Position) {
 	return after
 }
 
-// Next returns the cursor of the page that follows after.
-func (p Page) Next(after Position) string { return Cursor(p.List, after) }
-
 // A cursor is a position as three varints, followed by a digest of the list and the position. The digest is not a signature: a caller who
 // forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged cursors.
 const cursorDigest = 8

@@ -135,6 +135,7 @@ const maxFields = 1000
 var (
 	errNotObject     = errors.New("not a JSON object")
 	errTooManyFields = errors.New("too many fields")
+	errTrailingText  = errors.New("text follows the object")
 )
 
 func (f *Form) refuseFields(name string) {
@@ -206,8 +207,6 @@ func arrayElements(array jsontext.Value, max int) []jsontext.Value {
 	}
 	return values
 }
-
-var errTrailingText = errors.New("text follows the object")
 
 // measure returns the depth of a JSON text, and whether it has no white space between tokens. For other texts the result has no
 // meaning.

@@ -1,11 +1,14 @@
 package form
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -108,6 +111,12 @@ func (q *Query) Choices(name string, values ...string) (chosen []string) {
 		}
 	}
 	return chosen
+}
+
+// Search returns the text that the parameter search looks for.
+func (q *Query) Search() string {
+	return q.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
+		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
 }
 
 // Matching returns a parameter that must be valid. If it is missing, the result is empty.

@@ -128,7 +128,7 @@ func (f *Form) Headers(name, prefix string) *[]webhook.Header {
 // header reads one header. before are the headers before it in the object.
 func (f *Form) header(path, prefix string, m member, before []webhook.Header) webhook.Header {
 	h := webhook.Header{Name: string(m.name)}
-	path += truncate(m.name, MaxName)
+	path += truncate(h.Name, MaxName)
 	switch {
 	case !webhook.ValidHeaderName(h.Name):
 		f.Refuse(path, "invalid", "The name of a header has 1 to %d letters, digits and hyphens.", webhook.MaxHeaderName)

@@ -130,33 +130,25 @@ func (f *Form) WebURL(name string) *string {
 	})
 }
 
-func truncate(text []byte, max int) string {
-	end := 0
-	for range max {
-		_, size := utf8.DecodeRune(text[end:])
-		if end += size; end == len(text) {
-			return string(text)
+func truncate(text string, max int) string {
+	n := 0
+	for i := range text {
+		if n == max {
+			return text[:i] + "…"
 		}
+		n++
 	}
-	return string(text[:end]) + "…"
+	return text
 }
 
 // Printable returns a part of a request for use in a message: at most max characters, all of them printable.
 func Printable(text string, max int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n == max {
-			b.WriteRune('…')
-			break
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
 		}
-		if !unicode.IsPrint(r) {
-			r = unicode.ReplacementChar
-		}
-		b.WriteRune(r)
-		n++
-	}
-	return b.String()
+		return unicode.ReplacementChar
+	}, truncate(text, max))
 }
 
 // isInvisible reports whether nobody sees a character, such as a filler, or a mark that reverses the order of others. With one, two names

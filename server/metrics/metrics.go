@@ -47,7 +47,11 @@ func New() *Metrics {
 		Help:        "Version, revision and Go version of the binary; always 1.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Commit, "goversion": b.Go},
 	}).Set(1)
-	m := &Metrics{counts: newCounts(f), registry: registry, requests: newRequests(f), state: newState()}
+	m := &Metrics{counts: newCounts(f), registry: registry, requests: newRequests(f)}
+	m.state.errors = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: "scrape_errors_total",
+		Help: "Reads of the database that failed during a scrape, so that some metrics are missing.",
+	})
 	registry.MustRegister(&m.state)
 	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling:  promhttp.ContinueOnError, // some metrics are better than none

@@ -52,7 +52,6 @@ func newRequests(f factory) *requests {
 	return r
 }
 
-// series returns the series of an outcome.
 func (r *requests) series(o outcome) series {
 	if s, found := (*r.known.Load())[o]; found {
 		return s

@@ -34,7 +34,7 @@ const readLimit = 2 * time.Second
 // would be misleading.
 type state struct {
 	source  source // nil until Read: no state then
-	backlog *backlog
+	backlog backlog
 	errors  prometheus.Counter
 }
 
@@ -57,13 +57,6 @@ var (
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
-}
-
-func newState() state {
-	return state{backlog: &backlog{}, errors: prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: namespace, Name: "scrape_errors_total",
-		Help: "Reads of the database that failed during a scrape, so that some metrics are missing.",
-	})}
 }
 
 // Read sets the source that every scrape reads. Call it once, before the first scrape.
@@ -93,7 +86,7 @@ func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...stri
 			show(lanes, float64(w.Lanes), state)
 		}
 		show(oldestAge, age(b.OldestDue))
-		show(held, flag(b.Held))
+		show(held, flag[b.Held])
 	}
 	n := s.source.SubscriptionCounts()
 	for status, number := range map[webhook.Status]int64{webhook.Healthy: n.Healthy, webhook.Failing: n.Failing, webhook.Disabled: n.Disabled} {
@@ -111,17 +104,12 @@ func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...stri
 	}
 	show(jump, s.source.Clock().Jump().Seconds())
 	for reason, is := range s.source.Degraded() {
-		show(degraded, flag(is), reason)
+		show(degraded, flag[is], reason)
 	}
 }
 
 // flag is 1 for true.
-func flag(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+var flag = map[bool]float64{true: 1}
 
 // slowRead is the duration from which a read of the backlog is not repeated for every scrape.
 const slowRead = 50 * time.Millisecond
@@ -134,7 +122,6 @@ type backlog struct {
 	until time.Time
 }
 
-// read returns the pending deliveries.
 func (k *backlog) read(ctx context.Context, from source) (webhook.Backlog, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -27,20 +27,13 @@ func (h *Endpoints) CreatePlan(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("name", "api_rate_limit_per_minute")
 	name, c := f.Slug("name"), f.Plan()
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return h.Plans.created(x)(h.Store.CreatePlan(x.Request.Context(), x.Actor(), c.On(access.Plan{Name: *name})))
+	return h.Plans.respondCreated(x, f, c.On(access.Plan{Name: form.Or(name, "")}))
 }
 
 // UpdatePlan changes a plan.
 func (h *Endpoints) UpdatePlan(x *exchange.Exchange) error {
 	f := x.Form()
-	change := f.Plan()
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, NewPlanBody)(h.Store.UpdatePlan(x.Request.Context(), x.Actor(), x.Path.Value("name"), change))
+	return respondChanged(h.Plans, x, f, f.Plan(), h.Store.UpdatePlan)
 }
 
 type roleBody struct {
@@ -56,21 +49,14 @@ func (h *Endpoints) CreateRole(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("name", "permissions")
 	name, granted := f.Slug("name"), h.lookup.Permissions(x.Request.Context(), f, "permissions")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	created := access.Role{Name: *name, Permissions: *granted}
-	return h.Roles.created(x)(h.Store.CreateRole(x.Request.Context(), x.Actor(), created))
+	return h.Roles.respondCreated(x, f, access.Role{Name: form.Or(name, ""), Permissions: form.Or(granted, access.Scope{})})
 }
 
 // UpdateRole changes the permissions of a role.
 func (h *Endpoints) UpdateRole(x *exchange.Exchange) error {
 	f := x.Form()
 	change := access.RoleChange{Permissions: h.lookup.Permissions(x.Request.Context(), f, "permissions")}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, newRoleBody)(h.Store.UpdateRole(x.Request.Context(), x.Actor(), x.Path.Value("name"), change))
+	return respondChanged(h.Roles, x, f, change, h.Store.UpdateRole)
 }
 
 type permissionBody struct {
@@ -90,20 +76,14 @@ func (h *Endpoints) CreatePermission(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("key")
 	key, description, internal := f.PermissionKey("key"), f.Multiline("description"), f.Bool("internal")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	created := access.Permission{Key: *key, Description: form.Or(description, ""), Internal: form.Or(internal, false)}
-	return h.Permissions.created(x)(h.Store.CreatePermission(x.Request.Context(), x.Actor(), created))
+	return h.Permissions.respondCreated(x, f, access.Permission{
+		Key: form.Or(key, ""), Description: form.Or(description, ""), Internal: form.Or(internal, false),
+	})
 }
 
 // UpdatePermission changes the description of a permission.
 func (h *Endpoints) UpdatePermission(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("description")
-	description := f.Multiline("description")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, newPermissionBody)(h.Store.UpdatePermission(x.Request.Context(), x.Actor(), x.Path.Value("key"), *description))
+	return respondChanged(h.Permissions, x, f, form.Or(f.Multiline("description"), ""), h.Store.UpdatePermission)
 }

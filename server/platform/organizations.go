@@ -2,10 +2,8 @@ package platform
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -30,11 +28,9 @@ func (h *Endpoints) CreateOrganization(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("name", "plan")
 	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	created := access.Organization{Name: *name, Plan: *plan, ExternalID: exchange.NullIfEmpty(form.Or(external, ""))}
-	return h.Organizations.created(x)(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created))
+	return h.Organizations.respondCreated(x, f, access.Organization{
+		Name: form.Or(name, ""), Plan: form.Or(plan, ""), ExternalID: exchange.NullIfEmpty(form.Or(external, "")),
+	})
 }
 
 type listedOrganizationBody struct {
@@ -47,7 +43,7 @@ type listedOrganizationBody struct {
 
 // ListOrganizations lists organizations.
 func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
-	filter := access.OrganizationFilter{Beginning: readBeginning(x)}
+	filter := access.OrganizationFilter{Beginning: x.Query.Search()}
 	filter.Sort = access.OrganizationSort(x.Query.Choice("sort", "", string(access.ByTrouble), string(access.ByPending), string(access.ByLastEvent)))
 	p, err := x.Page()
 	if err != nil {
@@ -62,25 +58,12 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	body := func(o access.ListedOrganization) listedOrganizationBody {
 		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt), o.Events}
 	}
-	return exchange.WritePage(x, p, found.Rows, body, func(o access.ListedOrganization) form.Position {
+	return x.OK(exchange.NewList(p, found.Rows, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
-	})
+	}))
 }
 
-func readBeginning(x *exchange.Exchange) string {
-	return x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
-		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
-}
-
-// listBeginning responds with a page of a list that may have only items that begin with the parameter search.
-func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) (access.Page[R], error),
-	body func(R) B, row func(R) int64) error {
-	beginning := readBeginning(x)
-	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[R], error) {
-		return list(ctx, beginning, before, limit)
-	}, body, row)
-}
-
+// listOf responds with a page of what belongs to the thing in the path.
 func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner string, before int64, limit int) ([]R, error),
 	body func(R) B, row func(R) int64) error {
 	return exchange.ListRows(x, func(ctx context.Context, before int64, limit int) ([]R, error) {
@@ -94,25 +77,15 @@ func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
 	change := access.OrganizationChange{
 		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, newOrganizationBody)(h.Store.UpdateOrganization(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
+	return respondChanged(h.Organizations, x, f, change, h.Store.UpdateOrganization)
 }
 
 // PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the
 // body leaves out stays as it is.
 func (h *Endpoints) PutOrganization(x *exchange.Exchange) error {
-	f := x.Form()
-	id, err := h.Organizations.putReference(x, f, access.OrganizationID)
-	if err != nil {
-		return err
-	}
-	change := access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan")}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return h.Organizations.put(x)(h.Store.PutOrganization(x.Request.Context(), x.Actor(), id, change))
+	return respondPut(h.Organizations, x, access.OrganizationID, func(f *form.Form) access.OrganizationChange {
+		return access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan")}
+	}, h.Store.PutOrganization)
 }
 
 // The life of a portal link, in seconds.
@@ -122,7 +95,6 @@ const (
 	defaultPortalLife = 3600
 )
 
-// portalLinkBody is the only response that shows the secret of a link.
 type portalLinkBody struct {
 	URL       string        `json:"url"`
 	ExpiresAt exchange.Time `json:"expires_at"`

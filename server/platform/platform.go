@@ -40,24 +40,26 @@ func New(o Options) *Endpoints {
 		Options: o, lookup: form.Lookup{Store: o.Store}, build: build.Read(), started: time.Now(),
 		Organizations: resource[access.Organization, organizationBody]{
 			path: "/api/v1/organizations/", parameter: "id", noun: "organization", name: func(o access.Organization) string { return o.ID },
-			find: o.Store.Organization, remove: o.Store.DeleteOrganization, body: newOrganizationBody,
+			find: o.Store.Organization, create: o.Store.CreateOrganization, remove: o.Store.DeleteOrganization, body: newOrganizationBody,
 		},
 		Users: resource[access.User, userBody]{
 			path: "/api/v1/users/", parameter: "id", noun: "user", name: func(u access.User) string { return u.ID },
-			find: o.Store.User, remove: o.Store.DeleteUser, body: newUserBody,
+			find: o.Store.User, create: o.Store.CreateUser, remove: o.Store.DeleteUser, body: newUserBody,
 		},
 		Plans: resource[access.Plan, PlanBody]{
 			path: "/api/v1/plans/", parameter: "name", name: func(p access.Plan) string { return p.Name },
-			find: o.Store.Plan, list: o.Store.Plans, row: func(p access.Plan) int64 { return p.RowID }, remove: o.Store.DeletePlan, body: NewPlanBody,
+			find: o.Store.Plan, list: o.Store.Plans, row: func(p access.Plan) int64 { return p.RowID },
+			create: o.Store.CreatePlan, remove: o.Store.DeletePlan, body: NewPlanBody,
 		},
 		Roles: resource[access.Role, roleBody]{
 			path: "/api/v1/roles/", parameter: "name", name: func(r access.Role) string { return r.Name },
-			find: o.Store.Role, list: o.Store.Roles, row: func(r access.Role) int64 { return r.RowID }, remove: o.Store.DeleteRole, body: newRoleBody,
+			find: o.Store.Role, list: o.Store.Roles, row: func(r access.Role) int64 { return r.RowID },
+			create: o.Store.CreateRole, remove: o.Store.DeleteRole, body: newRoleBody,
 		},
 		Permissions: resource[access.Permission, permissionBody]{
 			path: "/api/v1/permissions/", parameter: "key", name: func(p access.Permission) string { return p.Key },
 			find: o.Store.Permission, list: o.Store.Permissions, row: func(p access.Permission) int64 { return p.RowID },
-			remove: o.Store.DeletePermission, body: newPermissionBody,
+			create: o.Store.CreatePermission, remove: o.Store.DeletePermission, body: newPermissionBody,
 		},
 	}
 }
@@ -71,6 +73,7 @@ type resource[T, B any] struct {
 	find      func(ctx context.Context, name string) (T, error)
 	list      func(ctx context.Context, before int64, limit int) ([]T, error) // nil: the list has filters
 	row       func(T) int64                                                   // for list
+	create    func(ctx context.Context, actor access.Actor, wanted T) (T, error)
 	remove    func(ctx context.Context, actor access.Actor, name string) error
 	body      func(T) B
 }
@@ -93,44 +96,54 @@ func (h resource[T, B]) Remove(x *exchange.Exchange) error {
 	return x.Done(h.remove(x.Request.Context(), x.Actor(), x.Path.Value(h.parameter)))
 }
 
-// created returns a function for what a creation returns: it responds with the new thing, or passes on the error.
-func (h resource[T, B]) created(x *exchange.Exchange) func(T, error) error {
-	return func(made T, err error) error {
-		if err != nil {
-			return err
-		}
-		return x.Created(h.path+h.name(made)+"/", h.body(made))
+// respondCreated creates the thing that a body describes, and responds with it. f has the problems of the body.
+func (h resource[T, B]) respondCreated(x *exchange.Exchange, f *form.Form, wanted T) error {
+	if err := f.Err(); err != nil {
+		return err
 	}
+	made, err := h.create(x.Request.Context(), x.Actor(), wanted)
+	if err != nil {
+		return err
+	}
+	return x.Created(h.path+h.name(made)+"/", h.body(made))
 }
 
-// put is created for a thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the
-// external id: the request could create it.
-func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) error {
-	return func(put access.Put[T], err error) error {
-		switch {
-		case fault.KindOf(err) == fault.NotFound:
-			return fault.InField(externalID, "invalid", "There is no %s with this id, and an external id may not have the form of an id of Keyhook; "+
-				"choose another external id to create one.", h.noun)
-		case err != nil:
-			return err
-		}
-		return x.Put(h.path+h.name(put.Is)+"/", put.Created, h.body(put.Is))
+// respondChanged changes the thing in the path as a body says, and responds with it. f has the problems of the body.
+func respondChanged[T, B, C any](h resource[T, B], x *exchange.Exchange, f *form.Form, change C,
+	update func(ctx context.Context, actor access.Actor, name string, change C) (T, error)) error {
+	if err := f.Err(); err != nil {
+		return err
 	}
+	return exchange.Reply(x, h.body)(update(x.Request.Context(), x.Actor(), x.Path.Value(h.parameter), change))
 }
 
 const externalID = "external_id"
 
-// putReference returns the id or the external id in the path of a request that creates what does not exist. A text that cannot be an
-// external id is a problem of the field external_id; an id of the type itself may exist.
-func (h resource[T, B]) putReference(x *exchange.Exchange, f *form.Form, t access.IDType) (string, error) {
-	text := x.Path.Value(h.parameter)
-	switch {
-	case text == "":
-		return "", fault.Missing(h.noun)
-	case !t.Valid(text):
+// respondPut creates or changes the thing in the path of a PUT, and responds with it. read reads the change from the body. The path has an
+// external id, or the id of a thing that exists; a text that can be neither is a problem of the field external_id. So is the id of nothing:
+// with another external id, the request could create the thing.
+func respondPut[T, B, C any](h resource[T, B], x *exchange.Exchange, t access.IDType, read func(*form.Form) C,
+	put func(ctx context.Context, actor access.Actor, id string, change C) (access.Put[T], error)) error {
+	f, text := x.Form(), x.Path.Value(h.parameter)
+	if text == "" {
+		return fault.Missing(h.noun)
+	}
+	if !t.Valid(text) {
 		f.RefuseExternalID(externalID, text)
 	}
-	return text, nil
+	change := read(f)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	done, err := put(x.Request.Context(), x.Actor(), text, change)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return fault.InField(externalID, "invalid", "There is no %s with this id, and an external id may not have the form of an id of Keyhook; "+
+			"choose another external id to create one.", h.noun)
+	case err != nil:
+		return err
+	}
+	return x.Put(h.path+h.name(done.Is)+"/", done.Created, h.body(done.Is))
 }
 
 type appliedBody struct {

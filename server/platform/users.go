@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -36,14 +37,11 @@ func (h *Endpoints) CreateUser(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("email")
 	change := readUser(f, f.Email("email"))
-	if err := f.Err(); err != nil {
-		return err
-	}
-	created := access.User{
-		Email: *change.Email, Name: form.Or(change.Name, *change.Email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
+	email := form.Or(change.Email, "")
+	return h.Users.respondCreated(x, f, access.User{
+		Email: email, Name: form.Or(change.Name, email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
 		IsActive: form.Or(change.IsActive, true),
-	}
-	return h.Users.created(x)(h.Store.CreateUser(x.Request.Context(), x.Actor(), created))
+	})
 }
 
 // readUser reads the fields of a user that a caller may set, after the e-mail address.
@@ -61,16 +59,15 @@ type listedUserBody struct {
 }
 
 func newListedUserBody(u access.ListedUser) listedUserBody {
-	b := listedUserBody{newUserBody(u.User), u.Memberships, []membershipBody{}, (*exchange.Time)(u.LastUsedAt)}
-	for _, m := range u.Newest {
-		b.Newest = append(b.Newest, newMembershipBody(m))
-	}
-	return b
+	return listedUserBody{newUserBody(u.User), u.Memberships, exchange.Each(u.Newest, newMembershipBody), (*exchange.Time)(u.LastUsedAt)}
 }
 
 // ListUsers lists users, newest first.
 func (h *Endpoints) ListUsers(x *exchange.Exchange) error {
-	return listBeginning(x, h.Store.UserPage, newListedUserBody, func(u access.ListedUser) int64 { return u.RowID })
+	beginning := x.Query.Search()
+	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[access.ListedUser], error) {
+		return h.Store.UserPage(ctx, beginning, before, limit)
+	}, newListedUserBody, func(u access.ListedUser) int64 { return u.RowID })
 }
 
 type membershipBody struct {
@@ -98,26 +95,15 @@ func (h *Endpoints) ListMemberships(x *exchange.Exchange) error {
 // UpdateUser changes a user.
 func (h *Endpoints) UpdateUser(x *exchange.Exchange) error {
 	f := x.Form()
-	change := readUser(f, f.EmailOrNull("email"))
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return exchange.Reply(x, newUserBody)(h.Store.UpdateUser(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
+	return respondChanged(h.Users, x, f, readUser(f, f.EmailOrNull("email")), h.Store.UpdateUser)
 }
 
 // PutUser creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
 // stays as it is.
 func (h *Endpoints) PutUser(x *exchange.Exchange) error {
-	f := x.Form()
-	id, err := h.Users.putReference(x, f, access.UserID)
-	if err != nil {
-		return err
-	}
-	change := access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return h.Users.put(x)(h.Store.PutUser(x.Request.Context(), x.Actor(), id, change))
+	return respondPut(h.Users, x, access.UserID, func(f *form.Form) access.UserChange {
+		return access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
+	}, h.Store.PutUser)
 }
 
 type tokenBody struct {
@@ -134,7 +120,6 @@ type tokenBody struct {
 	RevokedAt              *exchange.Time `json:"revoked_at"`
 }
 
-// createdTokenBody is the only response that shows a token.
 type createdTokenBody struct {
 	tokenBody
 	Token string `json:"token"`

@@ -28,17 +28,12 @@ func (t TrustedProxies) Client(r *http.Request) netip.Addr {
 	}
 	for _, header := range slices.Backward(r.Header["X-Forwarded-For"]) {
 		for header != "" {
-			hop := header
-			if i := strings.LastIndexByte(header, ','); i >= 0 {
-				header, hop = header[:i], header[i+1:]
-			} else {
-				header = ""
-			}
-			address, ok := parseForwarded(hop)
-			if !ok {
+			last := strings.LastIndexByte(header, ',')
+			address := parseForwarded(header[last+1:])
+			if !address.IsValid() {
 				return client // the last address that a trusted proxy has written
 			}
-			client = address
+			client, header = address, header[:max(last, 0)]
 			if !t.Contains(client) {
 				return client
 			}
@@ -49,10 +44,7 @@ func (t TrustedProxies) Client(r *http.Request) netip.Addr {
 
 // Peer returns the address at the other end of the connection. It is invalid on a Unix socket.
 func Peer(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero value without an address
 	return peer.Addr().Unmap().WithZone("")
 }
 
@@ -67,18 +59,15 @@ func Network(client netip.Addr) netip.Prefix {
 	return network
 }
 
-// parseForwarded reads one address of X-Forwarded-For. Some proxies add a port.
-func parseForwarded(hop string) (netip.Addr, bool) {
+// parseForwarded reads one address of X-Forwarded-For. Some proxies add a port. The result is invalid if it is no address.
+func parseForwarded(hop string) netip.Addr {
 	hop = strings.TrimSpace(hop)
 	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(hop, "["), "]"))
 	if err != nil {
-		ap, err := netip.ParseAddrPort(hop)
-		if err != nil {
-			return netip.Addr{}, false
-		}
-		a = ap.Addr()
+		withPort, _ := netip.ParseAddrPort(hop)
+		a = withPort.Addr()
 	}
-	return a.Unmap().WithZone(""), true
+	return a.Unmap().WithZone("")
 }
 
 // proxyHeaders are headers that proxies add to the requests that they forward.

@@ -59,9 +59,8 @@ type Limits struct {
 // response that nobody reads. If all are in use, Accept waits.
 type Listener struct {
 	net.Listener
-	limits        Limits
-	closeIdleFrom int // from this many open ones on, new connections close idle ones
-	log           *slog.Logger
+	limits Limits
+	log    *slog.Logger
 
 	mu           sync.Mutex
 	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
@@ -79,7 +78,7 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 		limits.Observer = noObserver{}
 	}
 	limited := &Listener{
-		Listener: l, limits: limits, closeIdleFrom: limits.Open * 8 / 10, log: log, clients: held{}, idle: list.New(),
+		Listener: l, limits: limits, log: log, clients: held{}, idle: list.New(),
 	}
 	limited.roomOrClosed.L = &limited.mu
 	return limited
@@ -135,10 +134,7 @@ func (l *Listener) admit(conn net.Conn) *connection {
 
 // clientOf returns the address that a connection counts for. It is invalid if there is none.
 func (l *Listener) clientOf(conn net.Conn) netip.Addr {
-	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
+	tcp, _ := conn.RemoteAddr().(*net.TCPAddr) // the address of nil is invalid
 	client := tcp.AddrPort().Addr().Unmap().WithZone("")
 	if l.limits.Exempt.Contains(client) {
 		return netip.Addr{}
@@ -158,9 +154,9 @@ func (l *Listener) refuse(client netip.Addr) {
 	}
 }
 
-// closeIdle closes idle connections while few are free.
+// closeIdle closes idle connections while few are free: a fifth at most.
 func (l *Listener) closeIdle() {
-	for l.open >= l.closeIdleFrom && l.idle.Len() > 0 {
+	for l.open >= l.limits.Open*8/10 && l.idle.Len() > 0 {
 		c := l.idle.Front().Value.(*connection)
 		if l.open < l.limits.Open && time.Since(c.since) < idleGrace {
 			return

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -15,13 +16,11 @@ func peerUser(conn *net.UnixConn) (uid int, known bool, err error) {
 	}
 	var credentials *syscall.Ucred
 	var failed error
-	if err := raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		credentials, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	}); err != nil {
+	})
+	if err = cmp.Or(err, failed); err != nil {
 		return 0, false, err
-	}
-	if failed != nil {
-		return 0, false, failed
 	}
 	return int(credentials.Uid), true, nil
 }
@@ -30,10 +29,8 @@ func peerUser(conn *net.UnixConn) (uid int, known bool, err error) {
 // could change another file that has its name by then.
 func setPrivateMode(_, _ string, raw syscall.RawConn) error {
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) }); err != nil {
-		return err
-	}
-	return failed
+	err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) })
+	return cmp.Or(err, failed)
 }
 
 // pathInDirectory names a file by its open directory, so that the length of the directory's path does not matter.

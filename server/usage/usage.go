@@ -170,7 +170,7 @@ func respond[B any](x *exchange.Exchange, r request, list lister, body func(acce
 		return err
 	}
 	r.page.Ended = form.Position{Row: page.Next.Row, At: page.Next.Day}
-	return exchange.WritePage(x, r.page, page.Rows, body, nil) // the page has no extra row
+	return x.OK(exchange.NewList(r.page, page.Rows, body, nil)) // the page has no extra row
 }
 
 func all[B any](ctx context.Context, r request, list lister, body func(access.Usage) B) iter.Seq2[B, error] {

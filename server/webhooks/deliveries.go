@@ -86,7 +86,9 @@ func (h Endpoints) ListAttempts(x *exchange.Exchange, id string) error {
 	}
 	body := func(a webhook.Attempt) attemptBody { return newAttemptBody(a, schedules[id]) }
 	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return exchange.WritePage(x, p, found.Attempts, body, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+	return x.OK(exchange.NewList(p, found.Attempts, body, func(a webhook.Attempt) form.Position {
+		return form.Position{Row: a.RowID, At: a.AttemptedAt}
+	}))
 }
 
 type testedAttemptBody struct {

@@ -37,11 +37,7 @@ func (h Endpoints) ListEventTypes(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	body := eventTypesBody{make([]eventTypeBody, len(found))}
-	for i, t := range found {
-		body.Data[i] = newEventTypeBody(t)
-	}
-	return x.OK(body)
+	return x.OK(eventTypesBody{exchange.Each(found, newEventTypeBody)})
 }
 
 // FindEventType returns the type in the path.

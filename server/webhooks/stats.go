@@ -39,19 +39,16 @@ func (p period) points() int64 { return (p.until - p.since) / p.step }
 func readPeriod(x *exchange.Exchange) (period, error) {
 	q := &x.Query
 	since, until := q.RecentPeriod(x.Began, defaultPeriod)
-	if _, present := q.Value("step"); present {
-		step := readMinutes(q, "step", 24*time.Hour)
-		if err := q.Err(); err != nil {
-			return period{}, err
-		}
+	step := readStep(q)
+	if err := q.Err(); err != nil {
+		return period{}, err
+	}
+	if step > 0 {
 		p := newPeriod(since, until, step)
 		if p.points() > maxPoints {
 			q.Refuse("step", fmt.Sprintf("is too small for this period: it makes %d points, and at most %d are allowed", p.points(), maxPoints))
 		}
 		return p, q.Err()
-	}
-	if err := q.Err(); err != nil {
-		return period{}, err
 	}
 	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
 		if p := newPeriod(since, until, step); p.points() <= maxDefaultPoints {
@@ -67,12 +64,12 @@ func readPeriod(x *exchange.Exchange) (period, error) {
 
 func minuteAt(m int64) exchange.Time { return exchange.Time(m * time.Minute.Milliseconds()) }
 
-// readMinutes reads a number of seconds that is a whole number of minutes, and returns the minutes.
-func readMinutes(q *form.Query, name string, most time.Duration) int64 {
-	value, _ := q.Value(name)
+// readStep reads a number of seconds that is a whole number of minutes, and returns the minutes; 0 if the query has no step.
+func readStep(q *form.Query) int64 {
+	value, present := q.Value("step")
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n <= 0 || n%60 != 0 || n > int64(most/time.Second) {
-		q.Refuse(name, "must be a number of seconds, a multiple of 60 up to "+strconv.Itoa(int(most/time.Second)))
+	if present && (err != nil || n <= 0 || n%60 != 0 || n > 24*60*60) {
+		q.Refuse("step", "must be a number of seconds, a multiple of 60 up to 86400")
 	}
 	return n / 60
 }
@@ -182,9 +179,9 @@ func newBacklogBody(sum webhook.PendingSummary) backlogBody {
 		if b.OldestDue != 0 && (oldest == 0 || b.OldestDue < oldest) {
 			oldest = b.OldestDue
 		}
-		body.Blocked = append(body.Blocked, blockedBody{exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, timeOrNull(b.OldestDue)})
+		body.Blocked = append(body.Blocked, blockedBody{exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, exchange.NullIfEmpty(exchange.Time(b.OldestDue))})
 	}
-	body.OldestDueAt = timeOrNull(oldest)
+	body.OldestDueAt = exchange.NullIfEmpty(exchange.Time(oldest))
 	return body
 }
 
