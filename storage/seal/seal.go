@@ -26,7 +26,7 @@ import (
 var (
 	ErrDamaged    = errors.New("the sealed text is damaged, or belongs to another row")
 	ErrVersion    = errors.New("the sealed text has a format that this version of Keyhook does not know")
-	ErrUnknownKey = errors.New("which is not at hand") // wrapped with the id of the key
+	ErrUnknownKey = errors.New("the text was sealed with an encryption key that is not at hand") // wrapped with the id of the key
 )
 
 const (
@@ -110,7 +110,7 @@ func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 		}
 	}
 	if !known {
-		return nil, fmt.Errorf("the text was sealed with the encryption key %s, %w", id, ErrUnknownKey)
+		return nil, fmt.Errorf("%w: %s", ErrUnknownKey, id)
 	}
 	return nil, ErrDamaged
 }
