@@ -53,6 +53,9 @@ func TestConsole(t *testing.T) {
 			if kept := got.Header.Get("Cache-Control"); kept != "public, max-age=31536000, immutable" {
 				t.Errorf("%s: Cache-Control: %q", m[1], kept)
 			}
+			if vary := got.Header.Get("Vary"); vary != "Accept-Encoding" {
+				t.Errorf("%s: Vary: %q", m[1], vary)
+			}
 			if mediaType := got.Header.Get("Content-Type"); !strings.HasPrefix(mediaType, "text/") && mediaType != "image/svg+xml" {
 				t.Errorf("%s: Content-Type: %q", m[1], mediaType)
 			}
