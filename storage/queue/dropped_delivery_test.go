@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/queue"
@@ -247,4 +248,31 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatADeletedSubscriptionLeftIsDroppedAfterARestart deletes a subscription, and closes the file before upkeep drops what is pending.
+func TestWhatADeletedSubscriptionLeftIsDroppedAfterARestart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := storagetest.CustomerOf(t, store)
+		x.Publish(t, 3, "a")
+		if err := store.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		pending := func() (n int64) {
+			storagetest.Query(t, path, &n, "SELECT count(*) FROM deliveries WHERE state = 0")
+			return n
+		}
+		if pending() == 0 {
+			t.Fatal("nothing was left")
+		}
+		store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		time.Sleep(time.Minute)
+		if pending() != 0 || store.Pending() != 0 {
+			t.Errorf("%d are pending in the file, and %d are counted", pending(), store.Pending())
+		}
+	})
 }
