@@ -233,7 +233,7 @@ func (r *run) nameExisting(id string) string {
 	return id
 }
 
-// identify notes which object of the server an item is. key is empty for an object that has no id yet.
+// identify notes which object of the server an item is, and whether apply has created it.
 func (r *run) identify(i *item, kind, key string) error {
 	if path, twice := r.named[identity(kind, key)]; twice {
 		i.Refuse("", "duplicate", "This object is in the document already, see %s; remove one of the two.", path)

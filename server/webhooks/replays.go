@@ -131,12 +131,12 @@ type bulkBody struct {
 	BlockedBy     *string `json:"blocked_by"`
 }
 
-// Recover sends again what has not arrived, and activates the subscriptions that failures have disabled.
+// RecoverListed sends again what has not arrived, and activates the subscriptions that failures have disabled.
 func (h Endpoints) RecoverListed(x *exchange.Exchange) error {
 	return h.sendListed(x, true, "exhausted", "dropped", "expired")
 }
 
-// Redeliver sends again what the list shows, whether it has arrived since or not.
+// RedeliverListed sends again what the list shows, whether it has arrived since or not.
 func (h Endpoints) RedeliverListed(x *exchange.Exchange) error {
 	return h.sendListed(x, false, "delivered", "exhausted", "dropped")
 }
