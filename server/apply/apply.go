@@ -67,11 +67,9 @@ type resultBody struct {
 	Unchanged int      `json:"unchanged"`
 }
 
-// errDryRun takes back what a dry run has written.
-var errDryRun = errors.New("a dry run writes nothing")
-
-// errRefused takes back a document with problems. It is no fault, because a write with a fault has not begun to change anything.
-var errRefused = errors.New("the document was refused")
+// errTakenBack takes back what a dry run has written, or a document with problems. It is no fault, because a write with a fault has not
+// begun to change anything.
+var errTakenBack = errors.New("a dry run or a refused document writes nothing")
 
 // Apply makes the server as the document in the body says, and responds with the changes. A dry run makes the same changes, and takes them
 // back.
@@ -105,22 +103,17 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	err := e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
 		result, refusal, err = r.write(ctx)
 		if fault.KindOf(err) == fault.Limited {
-			refusal = err // after the changes of other objects, so it is no fault of a write either
-		} else if err != nil {
-			return err
+			refusal, err = err, nil // after the changes of other objects, so it is no fault of a write either
 		}
-		if refusal != nil {
-			return errRefused
+		if err == nil && (refusal != nil || r.dry) {
+			err = errTakenBack
 		}
-		if r.dry {
-			return errDryRun
-		}
-		return nil
+		return err
 	})
 	switch {
 	case refusal != nil:
 		return refusal
-	case err != nil && !errors.Is(err, errDryRun):
+	case err != nil && !errors.Is(err, errTakenBack):
 		return err
 	}
 	return x.OK(result)
