@@ -223,10 +223,10 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// NullIfEmpty returns s, or null if it is empty.
-func NullIfEmpty(s string) *string {
-	if s == "" {
+// NullIfEmpty returns v, or null if it is the zero value, such as an empty string.
+func NullIfEmpty[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }

@@ -43,15 +43,11 @@ type reasonsBody struct {
 	FilterChanged int64 `json:"filter_changed"`
 }
 
-func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
-	r := webhook.Replay{Only: webhook.OnlyAll}
+func readReplay(f *form.Form, kept time.Duration) (r webhook.Replay) {
 	r.Since, r.Until = readKeptPeriod(f, kept)
-	if types := f.EventTypes("event_types"); types != nil {
-		r.EventTypes = *types
-	}
-	if text := f.OneOf("only", string(webhook.OnlyFailed), string(webhook.OnlyMissed), string(webhook.OnlyAll)); text != nil {
-		r.Only = webhook.Only(*text)
-	}
+	r.EventTypes = form.Or(f.EventTypes("event_types"), nil)
+	only := f.OneOf("only", string(webhook.OnlyFailed), string(webhook.OnlyMissed), string(webhook.OnlyAll))
+	r.Only = webhook.Only(form.Or(only, string(webhook.OnlyAll)))
 	r.DryRun = form.Or(f.Bool("dry_run"), false)
 	return r
 }
