@@ -72,10 +72,10 @@ func (s *source) fetch(ctx context.Context) (keys []jose.JSONWebKey, err error) 
 		}
 	}
 	if keys, err = s.download(ctx); err != nil {
-		defer func() { s.keys = "" }() // the keys may have moved
-		return keys, fmt.Errorf("cannot get the keys from %s: %w", s.keys, err)
+		err = fmt.Errorf("cannot get the keys from %s: %w", s.keys, err)
+		s.keys = "" // the keys may have moved
 	}
-	return keys, nil
+	return keys, err
 }
 
 // discover returns the URL of the keys (OpenID Connect Discovery 1.0 section 4), and keeps the endpoints for signing in.
