@@ -83,16 +83,9 @@ func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
 // PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the
 // body leaves out stays as it is.
 func (h *Endpoints) PutOrganization(x *exchange.Exchange) error {
-	f := x.Form()
-	id, err := h.Organizations.putReference(x, f, access.OrganizationID)
-	if err != nil {
-		return err
-	}
-	change := access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan")}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return h.Organizations.put(x)(h.Store.PutOrganization(x.Request.Context(), x.Actor(), id, change))
+	return respondPut(h.Organizations, x, access.OrganizationID, func(f *form.Form) access.OrganizationChange {
+		return access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan")}
+	}, h.Store.PutOrganization)
 }
 
 // The life of a portal link, in seconds.

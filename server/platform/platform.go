@@ -117,34 +117,33 @@ func respondChanged[T, B, C any](h resource[T, B], x *exchange.Exchange, f *form
 	return exchange.Reply(x, h.body)(update(x.Request.Context(), x.Actor(), x.Path.Value(h.parameter), change))
 }
 
-// put returns a function for what a PUT returns: it responds with the thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the
-// external id: the request could create it.
-func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) error {
-	return func(put access.Put[T], err error) error {
-		switch {
-		case fault.KindOf(err) == fault.NotFound:
-			return fault.InField(externalID, "invalid", "There is no %s with this id, and an external id may not have the form of an id of Keyhook; "+
-				"choose another external id to create one.", h.noun)
-		case err != nil:
-			return err
-		}
-		return x.Put(h.path+h.name(put.Is)+"/", put.Created, h.body(put.Is))
-	}
-}
-
 const externalID = "external_id"
 
-// putReference returns the id or the external id in the path of a request that creates what does not exist. A text that cannot be an
-// external id is a problem of the field external_id; an id of the type itself may exist.
-func (h resource[T, B]) putReference(x *exchange.Exchange, f *form.Form, t access.IDType) (string, error) {
-	text := x.Path.Value(h.parameter)
-	switch {
-	case text == "":
-		return "", fault.Missing(h.noun)
-	case !t.Valid(text):
+// respondPut creates or changes the thing in the path of a PUT, and responds with it. read reads the change from the body. The path has an
+// external id, or the id of a thing that exists; a text that can be neither is a problem of the field external_id. So is the id of nothing:
+// with another external id, the request could create the thing.
+func respondPut[T, B, C any](h resource[T, B], x *exchange.Exchange, t access.IDType, read func(*form.Form) C,
+	put func(ctx context.Context, actor access.Actor, id string, change C) (access.Put[T], error)) error {
+	f, text := x.Form(), x.Path.Value(h.parameter)
+	if text == "" {
+		return fault.Missing(h.noun)
+	}
+	if !t.Valid(text) {
 		f.RefuseExternalID(externalID, text)
 	}
-	return text, nil
+	change := read(f)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	done, err := put(x.Request.Context(), x.Actor(), text, change)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return fault.InField(externalID, "invalid", "There is no %s with this id, and an external id may not have the form of an id of Keyhook; "+
+			"choose another external id to create one.", h.noun)
+	case err != nil:
+		return err
+	}
+	return x.Put(h.path+h.name(done.Is)+"/", done.Created, h.body(done.Is))
 }
 
 type appliedBody struct {

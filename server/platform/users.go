@@ -101,16 +101,9 @@ func (h *Endpoints) UpdateUser(x *exchange.Exchange) error {
 // PutUser creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
 // stays as it is.
 func (h *Endpoints) PutUser(x *exchange.Exchange) error {
-	f := x.Form()
-	id, err := h.Users.putReference(x, f, access.UserID)
-	if err != nil {
-		return err
-	}
-	change := access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	return h.Users.put(x)(h.Store.PutUser(x.Request.Context(), x.Actor(), id, change))
+	return respondPut(h.Users, x, access.UserID, func(f *form.Form) access.UserChange {
+		return access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
+	}, h.Store.PutUser)
 }
 
 type tokenBody struct {
