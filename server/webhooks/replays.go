@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -19,16 +20,24 @@ func (h Endpoints) Replay(x *exchange.Exchange, id string) error {
 	f := x.Form()
 	f.Require("since")
 	r := readReplay(f, h.Store.EventRetention())
+	return respondAccepted(x, f, func(ctx context.Context) (webhook.Replayed, error) {
+		return h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
+	}, func(r webhook.Replayed) replayBody { return replayBody{r.Total(), reasonsBody(r)} })
+}
+
+// respondAccepted does what a body asks for, which may take as long as replayLimit, and responds with the outcome. f has the problems of
+// the body.
+func respondAccepted[T, B any](x *exchange.Exchange, f *form.Form, do func(context.Context) (T, error), body func(T) B) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
-	found, err := h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
+	done, err := do(ctx)
 	if err != nil {
 		return err
 	}
-	return x.Respond(http.StatusAccepted, replayBody{found.Total(), reasonsBody(found)})
+	return x.Respond(http.StatusAccepted, body(done))
 }
 
 type replayBody struct {
@@ -91,32 +100,20 @@ func (h Endpoints) Recover(x *exchange.Exchange, id string) error {
 	request := webhook.RecoveryRequest{
 		Since: milliseconds(since), Activate: form.Or(f.Bool("activate"), false), DryRun: form.Or(f.Bool("dry_run"), false),
 	}
-	if err := f.Err(); err != nil {
-		return err
-	}
-	ctx, cancel := x.LongContext(replayLimit)
-	defer cancel()
-	r, err := h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)
-	if err != nil {
-		return err
-	}
-	return x.Respond(http.StatusAccepted, recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since), exchange.NullIfEmpty(string(r.BlockedBy))})
+	return respondAccepted(x, f, func(ctx context.Context) (webhook.Recovery, error) {
+		return h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)
+	}, func(r webhook.Recovery) recoveryBody {
+		return recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since), exchange.NullIfEmpty(string(r.BlockedBy))}
+	})
 }
 
 // Discard drops pending deliveries of a subscription.
 func (h Endpoints) Discard(x *exchange.Exchange, id string) error {
 	f := x.OptionalForm()
 	before := f.Time("before")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	ctx, cancel := x.LongContext(replayLimit)
-	defer cancel()
-	n, err := h.Store.Discard(ctx, x.Actor(), x.Organization(), id, milliseconds(before))
-	if err != nil {
-		return err
-	}
-	return x.Respond(http.StatusAccepted, deliveriesBody{n})
+	return respondAccepted(x, f, func(ctx context.Context) (int64, error) {
+		return h.Store.Discard(ctx, x.Actor(), x.Organization(), id, milliseconds(before))
+	}, func(n int64) deliveriesBody { return deliveriesBody{n} })
 }
 
 type bulkBody struct {
@@ -141,20 +138,14 @@ func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...str
 	f := x.Form()
 	r := webhook.BulkRequest{Events: readListed(f, states), Recover: recovers, DryRun: form.Or(f.Bool("dry_run"), false)}
 	r.Events.WithoutAudit = r.Events.WithoutAudit || !x.Principal.Can(access.AuditRead)
-	err := f.Err()
-	if err != nil {
-		return err
-	}
-	if r.Events.Subscription, err = h.resolveSubscription(x, r.Events.Subscription); err != nil {
-		return err
-	}
-	ctx, cancel := x.LongContext(replayLimit)
-	defer cancel()
-	sent, err := h.Store.SendListed(ctx, x.Actor(), x.Organization(), r)
-	if err != nil {
-		return err
-	}
-	return x.Respond(http.StatusAccepted, bulkBody{sent.Events, sent.Deliveries, sent.Subscriptions, sent.Pending, exchange.NullIfEmpty(string(sent.BlockedBy))})
+	return respondAccepted(x, f, func(ctx context.Context) (sent webhook.BulkResult, err error) {
+		if r.Events.Subscription, err = h.resolveSubscription(x, r.Events.Subscription); err != nil {
+			return sent, err
+		}
+		return h.Store.SendListed(ctx, x.Actor(), x.Organization(), r)
+	}, func(r webhook.BulkResult) bulkBody {
+		return bulkBody{r.Events, r.Deliveries, r.Subscriptions, r.Pending, exchange.NullIfEmpty(string(r.BlockedBy))}
+	})
 }
 
 // readListed reads the filters of the list. states are those of which something is sent again.
