@@ -293,7 +293,8 @@ func (f *Form) List(name string, max int) []*Form {
 	return list
 }
 
-// nested returns the form of an object; nil for nil. All of the body is known to be valid JSON. The names of a large body are not known to be unique.
+// nested returns the form of an object; nil for nil. All of the body is known to be valid JSON. The names of a large body are not known
+// to be unique.
 func (f *Form) nested(name string, value jsontext.Value) *Form {
 	if value == nil {
 		return nil
