@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -107,11 +108,8 @@ func compareSubscription(i *item, given webhook.SubscriptionChange, before webho
 	if given.EventTypes != nil {
 		types = new(sorted(*given.EventTypes))
 	}
-	if types = compare(i, "event_types", types, sorted(before.EventTypes.Unique()), []string{}); types != nil {
-		c.EventTypes = new(webhook.Types(*types))
-		if given.EventTypes != nil {
-			c.EventTypes = given.EventTypes
-		}
+	if compare(i, "event_types", types, sorted(before.EventTypes.Unique()), []string{}) != nil {
+		c.EventTypes = new(form.Or(given.EventTypes, webhook.Types{}))
 	}
 	c.AuditEvents = compare(i, "audit_events", given.AuditEvents, before.AuditEvents, false)
 	c.Description = compare(i, "description", given.Description, before.Description, "")
@@ -127,23 +125,12 @@ func compareSubscription(i *item, given webhook.SubscriptionChange, before webho
 func compareHeaders(i *item, c *webhook.SubscriptionChange, given *[]webhook.Header, before webhook.Subscription) {
 	var names *[]string
 	if given != nil {
-		names = new([]string{})
-		for _, h := range *given {
-			*names = append(*names, strings.ToLower(h.Name))
-		}
-		slices.Sort(*names)
+		names = new(sorted(exchange.Each(*given, func(h webhook.Header) string { return strings.ToLower(h.Name) })))
 	}
-	had := []string{}
-	for _, name := range before.HeaderNames {
-		had = append(had, strings.ToLower(name))
-	}
-	slices.Sort(had)
+	had := sorted(exchange.Each(before.HeaderNames, strings.ToLower))
 	isOther := compare(i, "headers", names, had, []string{}) != nil
-	switch {
-	case isOther && given == nil:
-		c.Headers = &[]webhook.Header{}
-	case isOther, given != nil && c.URL != nil && webhook.Origin(*c.URL) != webhook.Origin(before.URL):
-		c.Headers = given
+	if isOther || given != nil && c.URL != nil && webhook.Origin(*c.URL) != webhook.Origin(before.URL) {
+		c.Headers = new(form.Or(given, []webhook.Header{}))
 	}
 }
 

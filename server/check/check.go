@@ -370,7 +370,8 @@ func IsRefusal(err error) bool {
 const codeRateLimited = "rate_limited"
 
 // errTooManyFailures refuses an address, or an invalid credential of it.
-var errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
+var errTooManyFailures = fault.New(fault.Limited, "too_many_failures",
+	"Too many failed authentications from this address; try again later.")
 
 // sameAsMalformed gives an unknown credential the same response as a malformed one. The message of the issuer says no more
 // than ours, and it has a cause for the log.

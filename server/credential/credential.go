@@ -132,7 +132,7 @@ func authorization(h http.Header) (scheme, raw string, err error) {
 	switch {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
 		return "", "", ErrMissing
-	case len(values) > 1 || isList(values[0]):
+	case len(values) > 1 || strings.Contains(values[0], ",") && lists.MatchString(values[0]):
 		return "", "", errSeveral
 	}
 	scheme, raw, _ = strings.Cut(values[0], " ")
@@ -182,5 +182,3 @@ func ParseLink(raw string) Presented {
 // lists are the forms of an Authorization header with several credentials, as a proxy makes of several headers. A comma alone is not
 // enough: a token that an operator chose may contain one (but no space), and commas separate the parameters of other schemes.
 var lists = regexp.MustCompile(`(?i)^apikey |^bearer +\S+\s|,\s*(apikey|bearer)\s|,\s*[a-z][a-z0-9]*_[0-9a-z]{36}\b`)
-
-func isList(value string) bool { return strings.Contains(value, ",") && lists.MatchString(value) }

@@ -82,7 +82,7 @@ func NewList[R, B any](p form.Page, rows []R, body func(R) B, at func(R) form.Po
 	return list
 }
 
-// Each returns the body of each item. The result is never nil.
+// Each returns what body makes of each item, in their order. The result is never nil.
 func Each[T, B any](items []T, body func(T) B) []B {
 	bodies := make([]B, len(items))
 	for i, item := range items {

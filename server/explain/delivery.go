@@ -232,7 +232,8 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	case r.DeletedAt != nil:
 		return tell(Dropped, "The subscription was deleted at "+at(*r.DeletedAt)+", so its pending deliveries are dropped.").add(cause, r.lastAttempt())
 	case r.Event.Expired && r.Why() != webhook.NotBlocked:
-		return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").add(cause, r.lastAttempt())
+		return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").
+			add(cause, r.lastAttempt())
 	}
 	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
 	switch r.Why() {

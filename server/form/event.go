@@ -31,7 +31,8 @@ func (f *Form) Event(header []string) (webhook.NewEvent, error) {
 	e := f.event()
 	if len(header) > 0 {
 		if len(header) > 1 || !ValidIdempotencyKey(header[0]) {
-			f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d visible characters.", maxIdempotencyKey)
+			f.Refuse("idempotency_key", "invalid",
+				"The header Idempotency-Key may occur only once, with 1 to %d visible characters.", maxIdempotencyKey)
 		}
 		if e.IdempotencyKey != "" && header[0] != e.IdempotencyKey {
 			f.Refuse("idempotency_key", "conflicting", "This differs from the header Idempotency-Key; send only one of them.")

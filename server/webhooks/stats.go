@@ -179,7 +179,9 @@ func newBacklogBody(sum webhook.PendingSummary) backlogBody {
 		if b.OldestDue != 0 && (oldest == 0 || b.OldestDue < oldest) {
 			oldest = b.OldestDue
 		}
-		body.Blocked = append(body.Blocked, blockedBody{exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, exchange.NullIfEmpty(exchange.Time(b.OldestDue))})
+		body.Blocked = append(body.Blocked, blockedBody{
+			exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, exchange.NullIfEmpty(exchange.Time(b.OldestDue)),
+		})
 	}
 	body.OldestDueAt = exchange.NullIfEmpty(exchange.Time(oldest))
 	return body

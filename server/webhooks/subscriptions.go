@@ -56,7 +56,8 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: exchange.NullIfEmpty(s.URL), EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: exchange.NullIfEmpty(exchange.Time(s.FailingSince)), LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: exchange.NullIfEmpty(exchange.Time(s.FailingSince)),
+		LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
 		BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Filter: s.Filter, FilterChangedAt: (*exchange.Time)(s.FilterChangedAt), Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries,
 		OrganizationID: s.OrganizationID, OrganizationExternalID: s.OrganizationExternalID, OrganizationName: s.OrganizationName,
