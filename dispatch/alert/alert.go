@@ -10,6 +10,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -126,9 +127,7 @@ func New(o Options) (*Alerter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.OnEnd == nil {
 		o.OnEnd = func(Kind, bool) {}
 	}

@@ -75,11 +75,9 @@ func (w *worker) deliver(ctx context.Context, m message) error {
 		if err == nil || ctx.Err() != nil || time.Now().Add(delay).After(end) {
 			return err
 		}
-		timer := time.NewTimer(delay)
 		select {
-		case <-timer.C:
+		case <-time.After(delay):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,11 +126,7 @@ func (c Client) open(ctx context.Context, method, path, mediaType string, body [
 	if mediaType != "" {
 		req.Header.Set("Accept", mediaType)
 	}
-	var over http.RoundTripper = transport
-	if c.Transport != nil {
-		over = c.Transport
-	}
-	resp, err := over.RoundTrip(req)
+	resp, err := cmp.Or[http.RoundTripper](c.Transport, transport).RoundTrip(req)
 	if err != nil && c.advise != nil {
 		err = c.advise(err)
 	}
