@@ -22,8 +22,8 @@ type Channel struct {
 // String names the channel without its URL, such as "ntfy 2".
 func (c Channel) String() string { return fmt.Sprintf("%s %d", c.service, c.number) }
 
-// Channels checks service URLs. The error joins one advice for each wrong URL, and no channel can send then. It shows no part of a URL.
-// Channels connects to nothing.
+// Channels checks service URLs, and connects to nothing. The error joins one advice for each wrong URL, and shows no part of a URL. With
+// an error, the channels have only their names.
 func Channels(urls []redact.Text) ([]Channel, error) {
 	var channels []Channel
 	var wrong []error
