@@ -171,11 +171,8 @@ func ntfy(u *url.URL, o *options) (post, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		return post{}, errors.New("the topic after the host is missing")
 	}
-	p := post{titled: "Title", text: bodyOnly, header: http.Header{}}
-	var err error
-	p.url, err = webURL(u, o.take("scheme", "https"), u.EscapedPath())
-	setUser(p.header, u)
-	return p, err
+	address, err := webURL(u, o.take("scheme", "https"), u.EscapedPath())
+	return post{url: address, titled: "Title", text: bodyOnly, header: basicAuth(u)}, err
 }
 
 // gotify is the form gotify://HOST/TOKEN (gotify.net/docs/pushmsg).
@@ -184,12 +181,10 @@ func gotify(u *url.URL, o *options) (post, error) {
 	if token == "" {
 		return post{}, errors.New("the token after the host is missing")
 	}
-	p := post{header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(m message) map[string]any {
+	address, err := webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
+	return post{url: address, header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(m message) map[string]any {
 		return map[string]any{"title": m.title, "message": m.body, "priority": 5}
-	}}
-	var err error
-	p.url, err = webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
-	return p, err
+	}}, err
 }
 
 // generic is the URL of a program. With template=json the message is an object, otherwise the body alone.
@@ -212,7 +207,7 @@ func generic(u *url.URL, o *options) (post, error) {
 			delete(o.values, name)
 		}
 	}
-	setUser(p.header, u)
+	maps.Copy(p.header, basicAuth(u))
 	address, err := webURL(u, scheme, u.EscapedPath())
 	if query := o.values.Encode(); query != "" { // it belongs to the program
 		address += "?" + query
@@ -239,11 +234,12 @@ func schemeOf(o *options) string {
 	return "https"
 }
 
-func setUser(header http.Header, u *url.URL) {
-	if u.User == nil {
-		return
+// basicAuth returns the header with the user and the password of a URL. It is empty without a user.
+func basicAuth(u *url.URL) http.Header {
+	r := http.Request{Header: http.Header{}}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		r.SetBasicAuth(u.User.Username(), password)
 	}
-	password, _ := u.User.Password()
-	r := http.Request{Header: header}
-	r.SetBasicAuth(u.User.Username(), password)
+	return r.Header
 }
