@@ -165,14 +165,21 @@ func (l list) print(c *call, path string, _ []byte) error {
 
 // read reads as much of the list as the user asked for.
 func (l list) read(c *call, path string) (found client.Page, err error) {
-	if !l.whole {
-		return readPages(c.cmd, c.client, path)
+	if l.whole {
+		body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
+		if err == nil {
+			err = json.Unmarshal(body, &found)
+		}
+		return found, err
 	}
-	body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
-	if err == nil {
-		err = json.Unmarshal(body, &found)
+	items := maxItems
+	if all, err := c.cmd.Flags().GetBool(flagAll); err != nil || !all {
+		items, err = strconv.Atoi(c.cmd.Flags().Lookup(flagLimit).Value.String())
+		if err != nil {
+			return found, err
+		}
 	}
-	return found, err
+	return c.client.List(c.cmd.Context(), path, c.cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }
 
 // text returns the table, and below it the details: for each item, the first column, the sentence, and the command.
@@ -260,16 +267,4 @@ func listFlags(cmd *cobra.Command, hasCSV bool) {
 			cmd.MarkFlagsMutuallyExclusive(flagCSV, other)
 		}
 	}
-}
-
-// readPages reads as much of a list as the user asked for.
-func readPages(cmd *cobra.Command, c client.Client, path string) (client.Page, error) {
-	items := maxItems
-	if all, err := cmd.Flags().GetBool(flagAll); err != nil || !all {
-		items, err = strconv.Atoi(cmd.Flags().Lookup(flagLimit).Value.String())
-		if err != nil {
-			return client.Page{}, err
-		}
-	}
-	return c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }
