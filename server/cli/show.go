@@ -96,7 +96,13 @@ func (t thing) write(c *call, o object) error {
 	if err != nil {
 		return err
 	}
-	text := details(o.flat(t.flat), t.table)
+	var members output.Table
+	for _, m := range o.flat(t.flat) {
+		if m.name != t.table {
+			members.Add(m.name, m.text())
+		}
+	}
+	text := members.String()
 	if len(rows) > 0 {
 		text += "\n" + table(t.columns, rows, math.MaxInt)
 	}
@@ -173,11 +179,8 @@ func (l list) read(c *call, path string) (found client.Page, err error) {
 		return found, err
 	}
 	items := maxItems
-	if all, err := c.cmd.Flags().GetBool(flagAll); err != nil || !all {
-		items, err = strconv.Atoi(c.cmd.Flags().Lookup(flagLimit).Value.String())
-		if err != nil {
-			return found, err
-		}
+	if all, _ := c.cmd.Flags().GetBool(flagAll); !all {
+		items, _ = strconv.Atoi(c.cmd.Flags().Lookup(flagLimit).Value.String()) // it has parsed its number
 	}
 	return c.client.List(c.cmd.Context(), path, c.cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }
@@ -225,17 +228,6 @@ func table(columns []string, rows []object, widest int) string {
 			cells = append(cells, output.Shorten(o.text(name), widest))
 		}
 		t.Add(cells...)
-	}
-	return t.String()
-}
-
-// details returns the members of one thing, a line for each, without the member that is a table of its own.
-func details(o object, except string) string {
-	var t output.Table
-	for _, m := range o {
-		if m.name != except {
-			t.Add(m.name, m.text())
-		}
 	}
 	return t.String()
 }
