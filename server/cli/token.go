@@ -48,7 +48,7 @@ func createToken(c *call, user string) error {
 	if err != nil {
 		return err
 	}
-	me, err := c.ask(get("/api/v1/whoami/"), nil)
+	me, err := c.ask("GET", "/api/v1/whoami/", nil)
 	if err != nil {
 		return err
 	}
