@@ -75,10 +75,7 @@ func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line 
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		r, err := read(resp)
-		if err != nil {
-			return err
-		}
-		return c.Refusal(r)
+		return cmp.Or(err, c.Refusal(r))
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
