@@ -138,7 +138,7 @@ func New(o Options) (*Alerter, error) {
 	}
 	a.conditions = a.options.conditions()
 	for _, c := range channels {
-		a.workers = append(a.workers, newWorker(c, o.Logger))
+		a.workers = append(a.workers, &worker{Channel: c, queue: make(chan message, maxQueued), log: o.Logger})
 	}
 	return a, nil
 }
