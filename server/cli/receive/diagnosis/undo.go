@@ -18,20 +18,20 @@ import (
 // try tests a delivery with one mistake undone.
 type try func(undone Delivery, name, what, advice string)
 
-// prove returns the first mistake that alone makes the signature wrong.
-func (d Delivery) prove(scheme Scheme) (found Mistake, ok bool) {
+// prove returns the first mistake that alone makes the signature wrong, or none.
+func (d Delivery) prove(scheme Scheme) (found []Mistake) {
 	test := func(undone Delivery, name, what, advice string) {
-		if !ok && matches(undone.verify(scheme)) {
-			found, ok = Mistake{name, what, advice, true}, true
+		if found == nil && matches(undone.verify(scheme)) {
+			found = []Mistake{{name, what, advice, true}}
 		}
 	}
 	d.undoSecret(scheme, test)
 	d.undoWriting(scheme, test)
 	d.undoBody(test)
-	if !ok {
+	if found == nil {
 		d.undoRewriting(test) // the only expensive one
 	}
-	return found, ok
+	return found
 }
 
 // undoSecret undoes mistakes with the secret, of the person who gave it here or of the program that signed.
