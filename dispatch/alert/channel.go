@@ -70,8 +70,8 @@ func (c *Channel) parse(address string) error {
 	case custom:
 		u.Scheme = inner
 	}
-	o := options{values: u.Query()}
-	if c.send, err = parse(u, &o); err == nil && len(o.values) > 0 {
+	options := u.Query()
+	if c.send, err = parse(u, options); err == nil && len(options) > 0 {
 		err = errors.New("an option after ? is unknown") // the text does not repeat it, because it may be a part of a secret
 	}
 	if err != nil {
@@ -80,13 +80,11 @@ func (c *Channel) parse(address string) error {
 	return nil
 }
 
-// options are the query parameters of a service URL. Those that nothing has taken are unknown.
-type options struct{ values url.Values }
-
-func (o *options) take(name, otherwise string) string {
-	defer o.values.Del(name)
-	if !o.values.Has(name) {
+// take takes a query parameter of a service URL. Those that nothing has taken are unknown.
+func take(options url.Values, name, otherwise string) string {
+	defer options.Del(name)
+	if !options.Has(name) {
 		return otherwise
 	}
-	return o.values.Get(name)
+	return options.Get(name)
 }
