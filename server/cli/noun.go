@@ -235,8 +235,6 @@ const (
 	pathEventTypes    = "/api/v1/event-types/"
 	pathAudit         = "/api/v1/audit-events/"
 	pathUsage         = "/api/v1/usage/"
-	pathRecover       = "/api/v1/webhooks/recover/"
-	pathRedeliver     = "/api/v1/webhooks/redeliver/"
 	pathOrganizations = "/api/v1/organizations/"
 	pathUsers         = "/api/v1/users/"
 	pathRoles         = "/api/v1/roles/"
