@@ -107,7 +107,7 @@ func (c *call) build() (path string, body []byte, err error) {
 		case wanted.member != "":
 			members[wanted.member] = value
 		default:
-			path = fill(path, value.(string))
+			path = strings.Replace(path, "{}", url.PathEscape(value.(string)), 1)
 		}
 	}
 	for _, f := range c.body {
@@ -143,11 +143,6 @@ func (c *call) build() (path string, body []byte, err error) {
 	}
 	body, err = json.Marshal(members)
 	return path, body, err
-}
-
-// fill puts an argument into a path.
-func fill(path, argument string) string {
-	return strings.Replace(path, "{}", url.PathEscape(argument), 1)
 }
 
 // ask makes another request.
