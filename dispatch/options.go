@@ -55,9 +55,7 @@ func (o Options) complete() Options {
 	o.PerSubscription = min(cmp.Or(o.PerSubscription, DefaultPerSubscription), o.Concurrency)
 	o.PollInterval = cmp.Or(o.PollInterval, DefaultPollInterval)
 	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, signature.DefaultHeaderPrefix)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}

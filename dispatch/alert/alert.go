@@ -10,6 +10,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -126,9 +127,7 @@ func New(o Options) (*Alerter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.OnEnd == nil {
 		o.OnEnd = func(Kind, bool) {}
 	}
@@ -139,7 +138,7 @@ func New(o Options) (*Alerter, error) {
 	}
 	a.conditions = a.options.conditions()
 	for _, c := range channels {
-		a.workers = append(a.workers, newWorker(c, o.Logger))
+		a.workers = append(a.workers, &worker{Channel: c, queue: make(chan message, maxQueued), log: o.Logger})
 	}
 	return a, nil
 }
@@ -309,21 +308,15 @@ func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []w
 
 // choose takes up to most subscriptions: one of each organization, then a second one of each, and so on. So no customer
 // crowds out the others.
-func choose(due []webhook.Untold, most int) (chosen []webhook.Untold) {
+func choose(due []webhook.Untold, most int) []webhook.Untold {
 	taken := map[int64]int{}
-	round := make([]int, len(due)) // of each subscription: which one it is of its organization
-	for i, sub := range due {
-		round[i] = taken[sub.Organization]
+	round := map[int64]int{} // of each subscription: which one it is of its organization
+	for _, sub := range due {
+		round[sub.Subscription] = taken[sub.Organization]
 		taken[sub.Organization]++
 	}
-	for r := 0; len(chosen) < min(most, len(due)); r++ {
-		for i, sub := range due {
-			if round[i] == r && len(chosen) < most {
-				chosen = append(chosen, sub)
-			}
-		}
-	}
-	return chosen
+	inTurn := slices.SortedStableFunc(slices.Values(due), func(a, b webhook.Untold) int { return round[a.Subscription] - round[b.Subscription] })
+	return inTurn[:min(most, len(inTurn))]
 }
 
 func (a *Alerter) tell(m message, f *flight) {

@@ -16,21 +16,20 @@ import (
 type Channel struct {
 	number  int // place in the list, from 1
 	service string
-	url     redact.Text
-	send    sender // nil if the URL is wrong
+	send    sender
 }
 
 // String names the channel without its URL, such as "ntfy 2".
 func (c Channel) String() string { return fmt.Sprintf("%s %d", c.service, c.number) }
 
-// Channels checks service URLs. The error joins one advice for each wrong URL. It shows no part of a URL. Channels connects to
-// nothing.
+// Channels checks service URLs, and connects to nothing. The error joins one advice for each wrong URL, and shows no part of a URL. With
+// an error, the channels have only their names.
 func Channels(urls []redact.Text) ([]Channel, error) {
 	var channels []Channel
 	var wrong []error
 	for i, raw := range urls {
-		c := Channel{number: i + 1, url: raw}
-		err := c.parse()
+		c := Channel{number: i + 1}
+		err := c.parse(raw.Reveal())
 		channels, wrong = append(channels, c), append(wrong, err)
 	}
 	return channels, errors.Join(wrong...)
@@ -45,11 +44,11 @@ var ownForms = map[string]string{
 
 const formsMend = "write the URL as in the section about alerts of the document \"operating\""
 
-func (c *Channel) parse() error {
+func (c *Channel) parse(address string) error {
 	advise := func(what, mend string) error {
 		return &fault.Advice{What: fmt.Sprintf("URL %d: %s", c.number, what), Mend: mend}
 	}
-	u, err := url.Parse(c.url.Reveal())
+	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" {
 		return advise("the text is not a URL", formsMend)
 	}
@@ -71,24 +70,21 @@ func (c *Channel) parse() error {
 	case custom:
 		u.Scheme = inner
 	}
-	o := options{values: u.Query()}
-	if c.send, err = parse(u, &o); err == nil && len(o.values) > 0 {
+	options := u.Query()
+	if c.send, err = parse(u, options); err == nil && len(options) > 0 {
 		err = errors.New("an option after ? is unknown") // the text does not repeat it, because it may be a part of a secret
 	}
 	if err != nil {
-		c.send = nil
 		return advise("the URL of "+service+" is wrong: "+err.Error(), formsMend) // the text has no part of the URL
 	}
 	return nil
 }
 
-// options are the query parameters of a service URL. Those that nothing has taken are unknown.
-type options struct{ values url.Values }
-
-func (o *options) take(name, otherwise string) string {
-	defer o.values.Del(name)
-	if !o.values.Has(name) {
+// take takes a query parameter of a service URL. Those that nothing has taken are unknown.
+func take(options url.Values, name, otherwise string) string {
+	defer options.Del(name)
+	if !options.Has(name) {
 		return otherwise
 	}
-	return o.values.Get(name)
+	return options.Get(name)
 }

@@ -19,7 +19,7 @@ const ExpiresSoon = 14 * 24 * time.Hour
 // condition is a state of the server. The operator is told when it begins and when it ends.
 type condition struct {
 	kind Kind
-	// check reports whether the condition is present, and says more about it.
+	// check reports whether the condition is present, and says more about it. Of an absent one, nothing is kept.
 	check func(ctx context.Context) (detail string, present bool)
 
 	active      bool
@@ -52,7 +52,7 @@ func (o *Options) conditions() []*condition {
 	list := []*condition{
 		{kind: WritesRefused, check: func(ctx context.Context) (string, bool) {
 			_, err := o.Store.Ready(ctx)
-			return text(err), err != nil
+			return fmt.Sprint(err), err != nil
 		}},
 		{kind: DiskLow, check: func(context.Context) (string, bool) {
 			free, known := o.Store.Free()
@@ -60,7 +60,7 @@ func (o *Options) conditions() []*condition {
 		}},
 		{kind: DeliveriesLate, check: func(ctx context.Context) (string, bool) {
 			_, err := o.Deliveries.Ready(ctx)
-			return fmt.Sprintf("%s. Deliveries that wait: %d", text(err), o.Store.Pending()), err != nil
+			return fmt.Sprintf("%v. Deliveries that wait: %d", err, o.Store.Pending()), err != nil
 		}},
 		{kind: ResultsUnsaved, check: func(context.Context) (string, bool) {
 			n := o.Deliveries.Unsaved()
@@ -73,13 +73,6 @@ func (o *Options) conditions() []*condition {
 		}})
 	}
 	return list
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 func leafOf(c *tls.Config) *x509.Certificate {

@@ -12,7 +12,7 @@ var ErrHangs = errors.New("the service does not answer")
 // Intercept makes all channels call send in place of their services. channel is the name, such as "ntfy 1". members are what a program gets.
 func (a *Alerter) Intercept(send func(channel, title, body string, members map[string]any) error) {
 	for _, w := range a.workers {
-		w.sendNow = func(ctx context.Context, m message) error {
+		w.send = func(ctx context.Context, m message) error {
 			err := send(w.String(), m.title, m.body, m.members())
 			if errors.Is(err, ErrHangs) {
 				<-ctx.Done()

@@ -29,14 +29,14 @@ type mailer struct {
 const tlsPort = "465"
 
 // mail is the form smtp://USER:PASSWORD@HOST:587/?from=FROM&to=TO,TO.
-func mail(u *url.URL, o *options) (sender, error) {
+func mail(u *url.URL, o url.Values) (sender, error) {
 	m := mailer{host: u.Hostname(), port: cmp.Or(u.Port(), "587"), user: u.User.Username()}
 	m.password, _ = u.User.Password()
-	from, err := addresses(o.take("from", ""))
+	from, err := addresses(take(o, "from", ""))
 	if err != nil || len(from) != 1 {
 		return nil, errors.New("from must be one address")
 	}
-	if m.to, err = addresses(o.take("to", "")); err != nil {
+	if m.to, err = addresses(take(o, "to", "")); err != nil {
 		return nil, errors.New("to must be one or more addresses, with commas")
 	}
 	m.from = from[0]

@@ -69,17 +69,14 @@ func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.Subscr
 	room := maxBody - len(title) - len(lead)
 	for _, s := range named {
 		entry := o.subscriptionText(kind, s)
-		if room -= len(entry); room < 0 {
-			break
+		if room -= len(entry); room >= 0 { // once there is no room, there is none for the others
+			paragraphs = append(paragraphs, entry)
 		}
-		paragraphs = append(paragraphs, entry)
+		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
+			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
 	if more := all + 1 - len(paragraphs); more > 0 {
 		paragraphs = append(paragraphs, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(webhook.Mend{Action: list})))
-	}
-	for _, s := range named {
-		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
-			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
 	facts := map[string]any{"subscriptions": subjects, "more_subscriptions": all - len(subjects)}
 	return o.newMessage(kind, title, facts, paragraphs...)

@@ -22,7 +22,7 @@ type sender func(context.Context, message) error
 
 // services are the kinds of channels, by the scheme of their URLs. Each returns how the channel of a URL sends a message. It takes the
 // options that it knows.
-var services = map[string]func(u *url.URL, o *options) (sender, error){
+var services = map[string]func(u *url.URL, o url.Values) (sender, error){
 	"discord": byHTTP(discord), "generic": byHTTP(generic), "gotify": byHTTP(gotify), "ntfy": byHTTP(ntfy), "slack": byHTTP(slack),
 	"smtp": mail, "teams": byHTTP(teams), "telegram": byHTTP(telegram),
 }
@@ -37,8 +37,8 @@ type post struct {
 }
 
 // byHTTP makes a service of a function that reads its URL.
-func byHTTP(read func(u *url.URL, o *options) (post, error)) func(*url.URL, *options) (sender, error) {
-	return func(u *url.URL, o *options) (sender, error) {
+func byHTTP(read func(u *url.URL, o url.Values) (post, error)) func(*url.URL, url.Values) (sender, error) {
+	return func(u *url.URL, o url.Values) (sender, error) {
 		p, err := read(u, o)
 		return p.send, err
 	}
@@ -66,10 +66,7 @@ func (p post) send(ctx context.Context, m message) error {
 	if p.text != nil {
 		content, contentType = []byte(p.text(m)), "text/plain; charset=utf-8"
 	} else {
-		var err error
-		if content, err = json.Marshal(p.object(m)); err != nil {
-			return fmt.Errorf("encode message: %w", err)
-		}
+		content, _ = json.Marshal(p.object(m)) // of texts and numbers, which JSON always has
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(content))
 	if err != nil {
@@ -100,7 +97,7 @@ type answered int
 func (a answered) Error() string { return fmt.Sprintf("the service answered %d", int(a)) }
 
 // discord is the form discord://TOKEN@ID (discord.com/developers/docs/resources/webhook). Nothing in a message mentions anybody.
-func discord(u *url.URL, _ *options) (post, error) {
+func discord(u *url.URL, _ url.Values) (post, error) {
 	if u.User.Username() == "" {
 		return post{}, errors.New("the token before @ is missing")
 	}
@@ -116,7 +113,7 @@ func discord(u *url.URL, _ *options) (post, error) {
 }
 
 // slack is the form slack://hook:A-B-C@webhook (api.slack.com/messaging/webhooks).
-func slack(u *url.URL, _ *options) (post, error) {
+func slack(u *url.URL, _ url.Values) (post, error) {
 	token, _ := u.User.Password()
 	parts := slackToken.FindStringSubmatch(token)
 	if u.User.Username() != "hook" || parts == nil {
@@ -133,11 +130,11 @@ var slackToken = regexp.MustCompile(`^([0-9A-Za-z]+)-([0-9A-Za-z]+)-([0-9A-Za-z]
 
 // teams is teams+ and the URL of a webhook. The message is an adaptive card
 // (learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors).
-func teams(u *url.URL, o *options) (post, error) {
+func teams(u *url.URL, o url.Values) (post, error) {
 	if u.Scheme != "https" {
 		return post{}, errors.New("the form is teams+ and the https:// URL of the webhook")
 	}
-	o.values = nil // they belong to the webhook
+	clear(o) // they belong to the webhook
 	return post{url: u.String(), object: func(m message) map[string]any {
 		text := strings.ReplaceAll(m.body, "\n", "\n\n") // one is no new line in a card
 		return map[string]any{"type": "message", "attachments": []any{map[string]any{
@@ -151,8 +148,8 @@ func teams(u *url.URL, o *options) (post, error) {
 }
 
 // telegram is the form telegram://TOKEN@telegram?chats=@CHANNEL (core.telegram.org/bots/api#sendmessage).
-func telegram(u *url.URL, o *options) (post, error) {
-	token, chat := u.User.String(), o.take("chats", "")
+func telegram(u *url.URL, o url.Values) (post, error) {
+	token, chat := u.User.String(), take(o, "chats", "")
 	if !telegramToken.MatchString(token) {
 		return post{}, errors.New("the token before @ is not one of a bot, such as 123456:ABC")
 	}
@@ -167,57 +164,52 @@ func telegram(u *url.URL, o *options) (post, error) {
 var telegramToken = regexp.MustCompile(`^[0-9]+:[0-9A-Za-z_-]{20,}$`)
 
 // ntfy is the form ntfy://USER:PASSWORD@HOST/TOPIC (docs.ntfy.sh/publish).
-func ntfy(u *url.URL, o *options) (post, error) {
+func ntfy(u *url.URL, o url.Values) (post, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		return post{}, errors.New("the topic after the host is missing")
 	}
-	p := post{titled: "Title", text: bodyOnly, header: http.Header{}}
-	var err error
-	p.url, err = webURL(u, o.take("scheme", "https"), u.EscapedPath())
-	setUser(p.header, u)
-	return p, err
+	address, err := webURL(u, take(o, "scheme", "https"), u.EscapedPath())
+	return post{url: address, titled: "Title", text: bodyOnly, header: basicAuth(u)}, err
 }
 
 // gotify is the form gotify://HOST/TOKEN (gotify.net/docs/pushmsg).
-func gotify(u *url.URL, o *options) (post, error) {
+func gotify(u *url.URL, o url.Values) (post, error) {
 	base, token := path.Split(strings.TrimSuffix(u.Path, "/"))
 	if token == "" {
 		return post{}, errors.New("the token after the host is missing")
 	}
-	p := post{header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(m message) map[string]any {
+	address, err := webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
+	return post{url: address, header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(m message) map[string]any {
 		return map[string]any{"title": m.title, "message": m.body, "priority": 5}
-	}}
-	var err error
-	p.url, err = webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
-	return p, err
+	}}, err
 }
 
 // generic is the URL of a program. With template=json the message is an object, otherwise the body alone.
-func generic(u *url.URL, o *options) (post, error) {
+func generic(u *url.URL, o url.Values) (post, error) {
 	scheme := u.Scheme
 	if scheme == "generic" {
 		scheme = schemeOf(o)
 	}
 	p := post{text: bodyOnly, header: http.Header{}}
-	switch o.take("template", "") {
+	switch take(o, "template", "") {
 	case "":
 	case "json":
 		p.text, p.object = nil, message.members
 	default:
 		return p, errors.New("template must be json, or be left out")
 	}
-	for name, values := range o.values {
+	for name, values := range o {
 		if field, is := strings.CutPrefix(name, "@"); is {
 			p.header[http.CanonicalHeaderKey(field)] = values
-			delete(o.values, name)
+			delete(o, name)
 		}
 	}
-	setUser(p.header, u)
+	maps.Copy(p.header, basicAuth(u))
 	address, err := webURL(u, scheme, u.EscapedPath())
-	if query := o.values.Encode(); query != "" { // it belongs to the program
+	if query := o.Encode(); query != "" { // it belongs to the program
 		address += "?" + query
 	}
-	o.values = nil
+	clear(o)
 	p.url = address
 	return p, err
 }
@@ -232,18 +224,19 @@ func webURL(u *url.URL, scheme, escapedPath string) (string, error) {
 }
 
 // schemeOf returns the scheme of a service that speaks TLS unless its URL says otherwise.
-func schemeOf(o *options) string {
-	if o.take("disabletls", "no") == "yes" {
+func schemeOf(o url.Values) string {
+	if take(o, "disabletls", "no") == "yes" {
 		return "http"
 	}
 	return "https"
 }
 
-func setUser(header http.Header, u *url.URL) {
-	if u.User == nil {
-		return
+// basicAuth returns the header with the user and the password of a URL. It is empty without a user.
+func basicAuth(u *url.URL) http.Header {
+	r := http.Request{Header: http.Header{}}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		r.SetBasicAuth(u.User.Username(), password)
 	}
-	password, _ := u.User.Password()
-	r := http.Request{Header: header}
-	r.SetBasicAuth(u.User.Username(), password)
+	return r.Header
 }

@@ -28,13 +28,8 @@ var errSlow = errors.New("no answer in time")
 // worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
 type worker struct {
 	Channel
-	queue   chan message
-	sendNow func(ctx context.Context, m message) error
-	log     *slog.Logger
-}
-
-func newWorker(c Channel, log *slog.Logger) *worker {
-	return &worker{Channel: c, queue: make(chan message, maxQueued), sendNow: c.send, log: log}
+	queue chan message
+	log   *slog.Logger
 }
 
 type outcome struct {
@@ -75,32 +70,30 @@ func (w *worker) deliver(ctx context.Context, m message) error {
 		if err == nil || ctx.Err() != nil || time.Now().Add(delay).After(end) {
 			return err
 		}
-		timer := time.NewTimer(delay)
 		select {
-		case <-timer.C:
+		case <-time.After(delay):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 	}
 }
 
 // try sends a message once. When the server stops, the send has stopGrace to end.
-func (w *worker) try(ctx context.Context, m message) error {
+func (c Channel) try(ctx context.Context, m message) error {
 	sending, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendLimit, errSlow)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		defer time.AfterFunc(stopGrace, cancel).Stop()
 		<-sending.Done()
 	})()
-	return w.sendNow(sending, m)
+	return c.send(sending, m)
 }
 
 const testBody = "This is a test. Keyhook tells you here what needs a person."
 
 // SendTest sends a test message through a channel, once. The error shows no part of the URL.
 func (c Channel) SendTest(ctx context.Context, from string) error {
-	err := newWorker(c, nil).try(ctx, message{kind: kindTest, title: "Keyhook: test of an alert", body: testBody + "\n\n" + signature(from)})
+	err := c.try(ctx, message{kind: kindTest, title: "Keyhook: test of an alert", body: testBody + "\n\n" + signature(from)})
 	if err != nil {
 		return errors.New(reason(err))
 	}

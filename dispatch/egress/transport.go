@@ -87,11 +87,8 @@ func (s socket) SetWriteDeadline(t time.Time) error {
 
 // dialer returns the dialer of the transport, which checks every address before it connects.
 func (o Options) dialer() *net.Dialer {
-	resolver := o.Resolver
-	if resolver == nil {
-		// The system's C library would resolve 127.1 or 0x7f000001. For Go, these names do not exist.
-		resolver = &net.Resolver{PreferGo: true}
-	}
+	// The system's C library would resolve 127.1 or 0x7f000001. For Go, these names do not exist.
+	resolver := cmp.Or(o.Resolver, &net.Resolver{PreferGo: true})
 	return &net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: o.Policy.checkDial}
 }
 

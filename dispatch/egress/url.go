@@ -163,6 +163,9 @@ const (
 	maxLabel = 63
 )
 
+// nameForm is a DNS name in lower case: labels of at most maxLabel characters, with dots between them.
+var nameForm = regexp.MustCompile(`^[0-9a-z_]([-0-9a-z_]{0,61}[0-9a-z_])?(\.[0-9a-z_]([-0-9a-z_]{0,61}[0-9a-z_])?)*$`)
+
 // toASCII maps a name as browsers do before a lookup (UTS 46, not transitional). It allows underscores and double
 // hyphens, because they occur in names that resolve.
 var toASCII = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
@@ -178,23 +181,14 @@ func canonicalName(host string) (string, error) {
 	if len(name) > maxName {
 		return "", refuse(CodeInvalidHost, "Use a host of at most %d characters.", maxName)
 	}
-	last := ""
-	for label := range strings.SplitSeq(name, ".") {
-		if !validLabel(label) {
-			return "", refuse(CodeInvalidHost,
-				"Use 1 to %d letters, digits and hyphens for each part of the host name, without a hyphen at its ends.", maxLabel)
-		}
-		last = label
+	if !nameForm.MatchString(name) {
+		return "", refuse(CodeInvalidHost,
+			"Use 1 to %d letters, digits and hyphens for each part of the host name, without a hyphen at its ends.", maxLabel)
 	}
-	if _, err := netip.ParseAddr(name); err != nil && looksNumeric(last) {
+	if _, err := netip.ParseAddr(name); err != nil && looksNumeric(name[strings.LastIndexByte(name, '.')+1:]) {
 		return "", refuse(CodeInvalidHost, "Write an IPv4 address as four decimal numbers from 0 to 255, without leading zeros.")
 	}
 	return name, nil
-}
-
-func validLabel(label string) bool {
-	return label != "" && len(label) <= maxLabel && label[0] != '-' && label[len(label)-1] != '-' &&
-		strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
 // looksNumeric reports whether some software reads a name with this last label as an IPv4 address. For inet_aton,

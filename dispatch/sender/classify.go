@@ -27,17 +27,21 @@ func (s *Sender) classify(ctx context.Context, err error, p *progress) webhook.F
 		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.options.Timeout.String()}
 	case errors.Is(err, egress.ErrBlocked):
 		return webhook.Failure{Class: webhook.BlockedAddress, Text: "the address is not allowed"}
-	case errors.As(err, &dns):
-		return webhook.Failure{Class: webhook.DNSError, Text: describeDNS(dns)}
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return webhook.Failure{Class: webhook.DNSError, Text: "the host name does not exist"}
+	case dns != nil:
+		return webhook.Failure{Class: webhook.DNSError, Text: "the host name cannot be resolved"}
 	case p.connected && !p.responded.Load():
 		return connectionLost
 	case !p.connected && p.handshakeFailed.Load():
 		return describeTLS(err)
 	case errors.As(err, &slow) && slow.Timeout():
 		return webhook.Failure{Class: webhook.TimeoutError, Text: "no connection in time"}
-	case errors.As(err, &wire) && wire.Op == "dial":
-		return webhook.Failure{Class: webhook.ConnectError, Text: describeDial(err)}
-	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &wire) && wire.Op == "dial" && errors.Is(err, syscall.ECONNREFUSED):
+		return webhook.Failure{Class: webhook.ConnectError, Text: "connection refused"}
+	case wire != nil && wire.Op == "dial":
+		return webhook.Failure{Class: webhook.ConnectError, Text: "no connection could be made"}
+	case wire != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return connectionLost
 	}
 	return webhook.Failure{Class: webhook.ProtocolError, Text: "the response is not valid HTTP"}
@@ -55,20 +59,6 @@ func describeRedirect(r *http.Response, from string) string {
 		return ""
 	}
 	return " to " + strings.ToValidUTF8(to.Host, "")
-}
-
-func describeDNS(err *net.DNSError) string {
-	if err.IsNotFound {
-		return "the host name does not exist"
-	}
-	return "the host name cannot be resolved"
-}
-
-func describeDial(err error) string {
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "connection refused"
-	}
-	return "no connection could be made"
 }
 
 // describeTLS says what went wrong in a handshake.

@@ -39,7 +39,7 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if err := c.confirm(body); err != nil {
+	if err := c.confirm(path, body); err != nil {
 		return err
 	}
 	err = c.show.print(c, path, body)
@@ -107,7 +107,7 @@ func (c *call) build() (path string, body []byte, err error) {
 		case wanted.member != "":
 			members[wanted.member] = value
 		default:
-			path = fill(path, value.(string))
+			path = strings.Replace(path, "{}", url.PathEscape(value.(string)), 1)
 		}
 	}
 	for _, f := range c.body {
@@ -145,25 +145,9 @@ func (c *call) build() (path string, body []byte, err error) {
 	return path, body, err
 }
 
-// fill puts an argument into a path.
-func fill(path, argument string) string {
-	return strings.Replace(path, "{}", url.PathEscape(argument), 1)
-}
-
-// ask makes another request, about the thing of the first argument if there is one.
-func (c *call) ask(e endpoint, members map[string]any) (object, error) {
-	var body []byte
-	if members != nil {
-		var err error
-		if body, err = json.Marshal(members); err != nil {
-			return nil, err
-		}
-	}
-	path := e.path
-	if len(c.args) > 0 {
-		path = fill(path, c.args[0])
-	}
-	response, err := c.client.Do(c.cmd.Context(), e.method, path, body)
+// ask makes another request.
+func (c *call) ask(method, path string, body []byte) (object, error) {
+	response, err := c.client.Do(c.cmd.Context(), method, path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -173,27 +157,19 @@ func (c *call) ask(e endpoint, members map[string]any) (object, error) {
 // memberDryRun is the member of a body that asks for a dry run.
 const memberDryRun = "dry_run"
 
-// isDryRun reports whether the user asks for a dry run.
-func (c *call) isDryRun() bool {
-	f := c.cmd.Flags().Lookup("dry-run")
-	return f != nil && f.Value.String() == "true"
-}
-
 // confirm asks the question of the action. A dry run with the same body fills in its figures.
-func (c *call) confirm(body []byte) error {
+func (c *call) confirm(path string, body []byte) error {
 	text := c.question.text
-	if text == "" || c.isDryRun() || !output.CanAsk(c.cmd) && c.question.atTerminal {
+	isDryRun, _ := c.cmd.Flags().GetBool("dry-run") // false for commands without this flag
+	if text == "" || isDryRun || !output.CanAsk(c.cmd) && c.question.atTerminal {
 		return nil
 	}
-	if c.dryRun.method != "" {
+	if strings.Contains(text, "{") {
 		members := map[string]any{}
-		if body != nil {
-			if err := json.Unmarshal(body, &members); err != nil {
-				return err
-			}
-		}
+		_ = json.Unmarshal(body, &members) // which build has made; no body has no members
 		members[memberDryRun] = true
-		preview, err := c.ask(c.dryRun, members)
+		body, _ := json.Marshal(members) // of JSON
+		preview, err := c.ask(c.request.method, path, body)
 		if err != nil {
 			return err
 		}

@@ -22,20 +22,18 @@ running server is not needed. The command does not show the URLs: the number of 
 
 The exit code is 1 if a message was not sent.`,
 		Example: "  keyhook alert test --config keyhook.yaml",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.Load(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			return testAlerts(cmd, c)
-		},
+		RunE:    testAlerts,
 	}
 	config.Flags(cmd.Flags())
 	group.AddCommand(cmd)
 	return group
 }
 
-func testAlerts(cmd *cobra.Command, c config.Config) error {
+func testAlerts(cmd *cobra.Command, _ []string) error {
+	c, err := config.Load(cmd.Flags())
+	if err != nil {
+		return err
+	}
 	channels, err := alert.Channels(c.Alerts.URLs)
 	if err != nil {
 		return err

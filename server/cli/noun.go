@@ -32,7 +32,6 @@ type action struct {
 	body    []field
 
 	question question
-	dryRun   endpoint // a request before the question, which changes nothing: a preview
 
 	show view   // nil is a thing
 	id   string // of the noun
@@ -60,7 +59,7 @@ func (e endpoint) with(member string, value any) endpoint {
 
 // question must be answered with yes before the request is sent. An empty text asks nothing.
 type question struct {
-	text       string // {member} is a member of the preview
+	text       string // {member} is a member of the response to a dry run, which the command makes first
 	atTerminal bool   // it is asked at a terminal only
 }
 
@@ -236,8 +235,6 @@ const (
 	pathEventTypes    = "/api/v1/event-types/"
 	pathAudit         = "/api/v1/audit-events/"
 	pathUsage         = "/api/v1/usage/"
-	pathRecover       = "/api/v1/webhooks/recover/"
-	pathRedeliver     = "/api/v1/webhooks/redeliver/"
 	pathOrganizations = "/api/v1/organizations/"
 	pathUsers         = "/api/v1/users/"
 	pathRoles         = "/api/v1/roles/"

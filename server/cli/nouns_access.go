@@ -130,7 +130,6 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		request: post(pathOrganizations+"{}/close/", organizationArgument), body: dryRunField,
 		question: question{text: "Close this organization for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {members} memberships, " +
 			"{subscriptions} subscriptions, {pending_deliveries} pending deliveries. Its events are deleted."},
-		dryRun: post(pathOrganizations + "{}/close/"),
 	},
 	{
 		verb: "portal-link", short: "Create a link that signs a customer in to the console of an organization, once",
@@ -214,7 +213,6 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		example: "usr_01h455vb4pex5vsknk084sn02q --dry-run\nusr_01h455vb4pex5vsknk084sn02q --yes",
 		request: post(pathUsers+"{}/erase/", userArgument), body: dryRunField,
 		question: question{text: "Erase this user for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {memberships} memberships."},
-		dryRun:   post(pathUsers + "{}/erase/"),
 	},
 	{
 		verb: "tokens", short: "List the access tokens of a user",

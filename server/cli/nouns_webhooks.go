@@ -145,7 +145,6 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 			{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
 		},
 		question: question{text: "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.", atTerminal: true},
-		dryRun:   post(pathSubscriptions + "{}/recover/"),
 		show:     thing{quiet: "deliveries"},
 	},
 	{
@@ -250,7 +249,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 			"has arrived since, or that waits. It activates the subscriptions that failures have disabled, but none that a person has\n" +
 			"paused. The operation is idempotent. At a terminal, the command shows the numbers first and asks.",
 		example: "--state exhausted --since 24h --dry-run\n--state dropped --since 7d --subscription sub_01h455vb4pex5vsknk084sn02q --type 'order.*'",
-		request: post(pathRecover), body: listedFields("exhausted", "dropped", "expired"), dryRun: post(pathRecover),
+		request: post("/api/v1/webhooks/recover/"), body: listedFields("exhausted", "dropped", "expired"),
 		question: question{text: "Recover these subscriptions? Pending deliveries that are sent: {pending}. New ones: {deliveries}, of {events} events to {subscriptions} subscriptions.", atTerminal: true},
 		show:     thing{quiet: "deliveries"},
 	},
@@ -259,7 +258,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		long: "The command acts on what \"events list\" shows with the same flags, up to 10,000 events and deliveries. It sends nothing that\n" +
 			"waits already. It activates no subscription. At a terminal, the command shows the numbers first and asks.",
 		example: "--state delivered --since 2h --until 1h --subscription sub_01h455vb4pex5vsknk084sn02q --dry-run",
-		request: post(pathRedeliver), body: listedFields("delivered", "exhausted", "dropped"), dryRun: post(pathRedeliver),
+		request: post("/api/v1/webhooks/redeliver/"), body: listedFields("delivered", "exhausted", "dropped"),
 		question: question{text: "Send these events again? New deliveries: {deliveries}, of {events} events to {subscriptions} subscriptions.", atTerminal: true},
 		show:     thing{quiet: "deliveries"},
 	},

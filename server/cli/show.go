@@ -96,7 +96,13 @@ func (t thing) write(c *call, o object) error {
 	if err != nil {
 		return err
 	}
-	text := details(o.flat(t.flat), t.table)
+	var members output.Table
+	for _, m := range o.flat(t.flat) {
+		if m.name != t.table {
+			members.Add(m.name, m.text())
+		}
+	}
+	text := members.String()
 	if len(rows) > 0 {
 		text += "\n" + table(t.columns, rows, math.MaxInt)
 	}
@@ -165,14 +171,18 @@ func (l list) print(c *call, path string, _ []byte) error {
 
 // read reads as much of the list as the user asked for.
 func (l list) read(c *call, path string) (found client.Page, err error) {
-	if !l.whole {
-		return readPages(c.cmd, c.client, path)
+	if l.whole {
+		body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
+		if err == nil {
+			err = json.Unmarshal(body, &found)
+		}
+		return found, err
 	}
-	body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
-	if err == nil {
-		err = json.Unmarshal(body, &found)
+	items := maxItems
+	if all, _ := c.cmd.Flags().GetBool(flagAll); !all {
+		items, _ = strconv.Atoi(c.cmd.Flags().Lookup(flagLimit).Value.String()) // it has parsed its number
 	}
-	return found, err
+	return c.client.List(c.cmd.Context(), path, c.cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }
 
 // text returns the table, and below it the details: for each item, the first column, the sentence, and the command.
@@ -222,17 +232,6 @@ func table(columns []string, rows []object, widest int) string {
 	return t.String()
 }
 
-// details returns the members of one thing, a line for each, without the member that is a table of its own.
-func details(o object, except string) string {
-	var t output.Table
-	for _, m := range o {
-		if m.name != except {
-			t.Add(m.name, m.text())
-		}
-	}
-	return t.String()
-}
-
 // The flags of a list.
 const (
 	flagLimit  = "limit"
@@ -260,16 +259,4 @@ func listFlags(cmd *cobra.Command, hasCSV bool) {
 			cmd.MarkFlagsMutuallyExclusive(flagCSV, other)
 		}
 	}
-}
-
-// readPages reads as much of a list as the user asked for.
-func readPages(cmd *cobra.Command, c client.Client, path string) (client.Page, error) {
-	items := maxItems
-	if all, err := cmd.Flags().GetBool(flagAll); err != nil || !all {
-		items, err = strconv.Atoi(cmd.Flags().Lookup(flagLimit).Value.String())
-		if err != nil {
-			return client.Page{}, err
-		}
-	}
-	return c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }

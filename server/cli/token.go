@@ -19,10 +19,13 @@ const flagUser = "user"
 
 // newToken returns the command for access tokens. An operator who has lost the first token creates another one with it.
 func newToken() *cobra.Command {
-	group := &cobra.Command{Use: "token", Short: "Access tokens: credentials for people and back ends"}
-	client.Flags(group)
-	output.Flags(group)
-	group.AddCommand(newTokenCreate())
+	group := noun{name: "token", short: "Access tokens: credentials for people and back ends", verbs: []action{tokenCreate}}.command()
+	cmd := group.Commands()[0]
+	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, external id, e-mail address or name")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		user := cmd.Flags().Lookup(flagUser).Value.String()
+		return createToken(newCall(tokenCreate, cmd, args), user)
+	}
 	return group
 }
 
@@ -37,16 +40,6 @@ var tokenCreate = action{
 	show:    thing{secret: "token"},
 }
 
-func newTokenCreate() *cobra.Command {
-	cmd := tokenCreate.command("keyhook token")
-	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, external id, e-mail address or name")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		user := cmd.Flags().Lookup(flagUser).Value.String()
-		return createToken(newCall(tokenCreate, cmd, args), user)
-	}
-	return cmd
-}
-
 func createToken(c *call, user string) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -55,7 +48,7 @@ func createToken(c *call, user string) error {
 	if err != nil {
 		return err
 	}
-	me, err := c.ask(get("/api/v1/whoami/"), nil)
+	me, err := c.ask("GET", "/api/v1/whoami/", nil)
 	if err != nil {
 		return err
 	}

@@ -64,10 +64,7 @@ func (s Server) URL(listening string) string {
 	if s.TLSCertFile != "" {
 		scheme = "https"
 	}
-	host, port, err := net.SplitHostPort(listening)
-	if err != nil {
-		return scheme + "://" + listening
-	}
+	host, port, _ := net.SplitHostPort(listening) // it was bound, or its setting was checked
 	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
 		host = "localhost"
 	}

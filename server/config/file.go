@@ -83,7 +83,7 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := prefix + key.Value
-		setting, isSetting := find(name)
+		setting := index(name)
 		first, again := lines[name]
 		lines[name] = key.Line
 		switch {
@@ -91,8 +91,8 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 			f.wrong("", key, advise("the key is not a plain name", "write the name of a setting"))
 		case again:
 			f.wrong(name, key, advise(fmt.Sprintf("the same name is in line %d already", first), "remove one of the two"))
-		case isSetting && prefix != "":
-			f.setting(setting, value)
+		case setting >= 0 && prefix != "":
+			f.setting(allSettings[setting], value)
 		case prefix != "" || !isSection(name):
 			f.wrong("", key, advise(quote(name)+" is not a setting", suggest(name, names(), "remove it")))
 		case value.Kind == yaml.MappingNode:

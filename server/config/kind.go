@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -212,7 +212,7 @@ var serviceURLs = kind{label: secretLabel, list: &list{separator: "\n"}, parse: 
 
 const maxServiceURLs = 20
 
-// show returns the text of a value. A secret is redacted.
+// show returns the text of a value, or of each item of a list. A secret is redacted.
 func show(value any) string {
 	switch v := value.(type) {
 	case time.Duration:
@@ -223,24 +223,19 @@ func show(value any) string {
 				return strconv.FormatInt(v/unit.bytes, 10) + unit.name
 			}
 		}
-	case []time.Duration:
-		texts := make([]string, len(v))
-		for i, d := range v {
-			texts[i] = show(d)
-		}
-		return strings.Join(texts, ", ")
-	case []netip.Prefix:
-		return strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]")
-	case []string:
-		return strings.Join(v, ", ")
 	case slog.Level:
 		return strings.ToLower(v.String())
 	case redact.Text:
 		if v.IsZero() {
 			return ""
 		}
-	case []redact.Text:
-		return strings.Join(slices.Repeat([]string{redact.Text{}.String()}, len(v)), ", ")
+	}
+	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice {
+		texts := make([]string, list.Len())
+		for i := range texts {
+			texts[i] = show(list.Index(i).Interface())
+		}
+		return strings.Join(texts, ", ")
 	}
 	return fmt.Sprint(value)
 }

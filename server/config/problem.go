@@ -42,8 +42,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// Problems are all wrong settings. Load returns it as its error. Find it with
-// errors.As.
+// Problems are all wrong settings. Load returns it as its error. Find it with errors.As.
 type Problems []Problem
 
 // Error returns one line for a single problem. For several it returns a line with their number, and one line for each.

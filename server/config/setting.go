@@ -53,15 +53,9 @@ var allSettings = func() (list []Setting) {
 	return list
 }()
 
+// index returns the place of a setting in allSettings; -1 if there is no such setting.
 func index(name string) int {
 	return slices.IndexFunc(allSettings, func(s Setting) bool { return s.Name == name })
-}
-
-func find(name string) (Setting, bool) {
-	if i := index(name); i >= 0 {
-		return allSettings[i], true
-	}
-	return Setting{}, false
 }
 
 // isSection reports whether a name stands before the dot in the name of a setting.
@@ -142,7 +136,7 @@ func Flags(flags *pflag.FlagSet) {
 // DatabaseFlags defines --config and --storage.path, for commands that look for the database of a server.
 func DatabaseFlags(flags *pflag.FlagSet) {
 	flags.String(flagConfig, "", "YAML `file` with settings (or "+EnvFile+")")
-	s, _ := find("storage.path")
+	s := allSettings[index("storage.path")]
 	flags.String(s.Flag, s.Default, "database `file` of the server")
 }
 

@@ -19,20 +19,14 @@ func (d *Description) find(method, path string) *Operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	asked := Segments(path)
-	var found []*Operation // of the best path
+	asked, best := Segments(path), "" // the path of the operation
 	for _, op := range d.Operations {
-		switch {
-		case !op.matches(asked):
-		case len(found) > 0 && found[0].Path != op.Path && strings.Contains(op.Path, "{"):
-		case len(found) > 0 && found[0].Path == op.Path:
-			found = append(found, op)
-		default:
-			found = []*Operation{op}
+		if op.matches(asked) && (best == "" || !strings.Contains(op.Path, "{")) {
+			best = op.Path
 		}
 	}
-	for _, op := range found {
-		if op.Method == method {
+	for _, op := range d.Operations {
+		if op.Path == best && op.Method == method {
 			return op
 		}
 	}

@@ -329,15 +329,11 @@ var (
 	codeWord = regexp.MustCompile("`([a-z_]+)`")
 )
 
-// Codes returns the codes that a description lists, one or several per line: "- `a`, `b`: what they mean."; nil if it lists
-// none.
+// Codes returns the codes that a description lists, one or several per line: "- `a`, `b`: what they mean."
 func Codes(text string) map[string]bool {
-	var found map[string]bool
+	found := map[string]bool{}
 	for _, line := range codeList.FindAllStringSubmatch(strings.ReplaceAll(text, "`,\n  `", "`, `"), -1) {
 		for _, code := range codeWord.FindAllStringSubmatch(line[1], -1) {
-			if found == nil {
-				found = map[string]bool{}
-			}
 			found[code[1]] = true
 		}
 	}

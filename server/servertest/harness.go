@@ -256,7 +256,7 @@ const Operator = "Bearer " + storagetest.OperatorToken
 const (
 	Orgs  = "/api/v1/organizations/"
 	Users = "/api/v1/users/"
-	// someID has the form of an id, and belongs to nothing.
+	// SomeID has the form of an id, and belongs to nothing.
 	SomeID = "01h455vb4pex5vsknk084sn02q"
 )
 

@@ -16,8 +16,8 @@ type Scenario struct {
 	Never  []string // the body must not contain
 }
 
-// Run runs the scenarios. Words in braces are replaced by values from known, which earlier responses filled. The scenario stores
-// the id of its response there under the name in save.
+// Run runs the scenarios. Words in braces are replaced by values from known, which earlier responses filled: last is the id of the
+// newest thing, and key, secret and token are the newest secrets.
 func (f *Fixture) Run(t *testing.T, known map[string]string, scenarios []Scenario) {
 	t.Helper()
 	fill := func(s string) string {

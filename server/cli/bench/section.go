@@ -130,8 +130,6 @@ const (
 
 // awaitDelivered waits until no delivery to the subscriptions is pending.
 func (b *bench) awaitDelivered(ctx context.Context, subscriptions []string) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	last, since := -1, time.Now()
 	for len(subscriptions) > 0 {
 		var subscription struct {
@@ -150,7 +148,7 @@ func (b *bench) awaitDelivered(ctx context.Context, subscriptions []string) erro
 			return fmt.Errorf("%d deliveries have been pending for %s; check the loopback interface", last, stuckAfter)
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -82,8 +82,6 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 func (s *Server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the server was not ready within %s", readyTimeout))
 	defer cancel()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
 	for {
 		text, err := os.ReadFile(s.log)
 		if err != nil {
@@ -100,7 +98,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 			}
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(5 * time.Millisecond):
 		case err := <-s.ended:
 			s.ended <- err // for Kill
 			return fmt.Errorf("the server stopped at once: %w\n%s", err, s.Tail())

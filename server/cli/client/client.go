@@ -5,6 +5,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,10 +75,7 @@ func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line 
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		r, err := read(resp)
-		if err != nil {
-			return err
-		}
-		return c.Refusal(r)
+		return cmp.Or(err, c.Refusal(r))
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
@@ -125,11 +123,7 @@ func (c Client) open(ctx context.Context, method, path, mediaType string, body [
 	if mediaType != "" {
 		req.Header.Set("Accept", mediaType)
 	}
-	var over http.RoundTripper = transport
-	if c.Transport != nil {
-		over = c.Transport
-	}
-	resp, err := over.RoundTrip(req)
+	resp, err := cmp.Or[http.RoundTripper](c.Transport, transport).RoundTrip(req)
 	if err != nil && c.advise != nil {
 		err = c.advise(err)
 	}

@@ -44,6 +44,7 @@ type endpoint struct {
 	ordered           bool
 	down, paused      time.Duration // how long before now it began to fail, or a person paused it; 0: it did not
 	failure           string        // what the receiver says when it is down
+	row               int64         // of the subscription, once it exists
 }
 
 var companies = []company{
@@ -89,12 +90,6 @@ type week struct {
 type moment struct {
 	at time.Time
 	do func() error
-}
-
-// sending is a subscription with what happens to its deliveries.
-type sending struct {
-	endpoint
-	row int64
 }
 
 const days = 7
@@ -175,13 +170,13 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 		}
 		keys = append(keys, principal)
 	}
-	var receivers []sending
+	var receivers []endpoint
 	for _, e := range c.endpoints {
-		s, err := w.subscribe(ctx, owner, e, receiver+name+"/")
-		if err != nil {
+		var err error
+		if e.row, err = w.subscribe(ctx, owner, e, receiver+name+"/"); err != nil {
 			return err
 		}
-		receivers = append(receivers, s)
+		receivers = append(receivers, e)
 	}
 	for _, at := range w.times(c.perHour) {
 		w.moments = append(w.moments, moment{at, func() error { return w.publish(ctx, owner.Organization.RowID, receivers) }})
@@ -197,13 +192,13 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 	return nil
 }
 
-func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint, receiver string) (s sending, err error) {
+func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint, receiver string) (row int64, err error) {
 	url, types := receiver+e.path, webhook.Types(e.types)
 	change := webhook.SubscriptionChange{URL: &url, EventTypes: &types, Description: &e.description, Ordered: &e.ordered}
 	if e.filter != "" {
 		parsed, err := filter.Parse(e.filter)
 		if err != nil {
-			return s, err
+			return 0, err
 		}
 		change.Filter = &parsed
 	}
@@ -218,7 +213,7 @@ func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint
 			return err
 		}})
 	}
-	return sending{e, sub.RowID}, err
+	return sub.RowID, err
 }
 
 // times returns when a company publishes: much by day and little by night. The week ends by day, whenever that is, so that it always has
@@ -236,7 +231,7 @@ func (w *week) times(perHour float64) (list []time.Time) {
 }
 
 // publish publishes an event, and makes the attempts that are due.
-func (w *week) publish(ctx context.Context, organization int64, to []sending) error {
+func (w *week) publish(ctx context.Context, organization int64, to []endpoint) error {
 	number := 1000 + w.rand.IntN(9000)
 	total := fmt.Sprintf("%d.%02d", 5+w.rand.IntN(200), w.rand.IntN(100))
 	data := fmt.Sprintf(`{"number":%d,"total":%s,"currency":"EUR","lines":[{"article":"A-%d","pieces":%d}]}`, number, total, 100+w.rand.IntN(900), 1+w.rand.IntN(4))
@@ -253,7 +248,7 @@ func (w *week) publish(ctx context.Context, organization int64, to []sending) er
 }
 
 // deliver makes the attempts that are due at a subscription. To a failing one, it makes only one.
-func (w *week) deliver(ctx context.Context, s sending) error {
+func (w *week) deliver(ctx context.Context, s endpoint) error {
 	for range 20 {
 		now := w.at.Load()
 		target, err := w.store.Queue.Target(ctx, s.row)

@@ -107,17 +107,22 @@ type finding struct {
 
 // report is all that doctor found.
 type report struct {
-	findings        []finding
+	Findings []finding `json:"findings"`
+	Problems int       `json:"problems"`
+	Warnings int       `json:"warnings"`
+
 	serverHasAlerts bool // the running server has alerts.urls, which are secret
 }
 
 func (r *report) ok(check, format string, args ...any) { r.add(resultOK, check, "", format, args...) }
 
 func (r *report) warning(check, mend, format string, args ...any) {
+	r.Warnings++
 	r.add(resultWarning, check, mend, format, args...)
 }
 
 func (r *report) problem(check, mend, format string, args ...any) {
+	r.Problems++
 	r.add(resultProblem, check, mend, format, args...)
 }
 
@@ -130,35 +135,26 @@ func (r *report) failure(check string, err error) {
 // add escapes the text, because a receiver wrote parts of it and programs print it.
 func (r *report) add(result, check, mend, format string, args ...any) {
 	text := output.EscapeLines(strings.TrimSpace(fmt.Sprintf(format, args...)))
-	r.findings = append(r.findings, finding{result, check, text, mend})
+	r.Findings = append(r.Findings, finding{result, check, text, mend})
 }
 
 // write prints the report for people or as JSON. It returns an error if there is a problem.
 func (r *report) write(out io.Writer, asJSON bool) error {
-	count := map[string]int{}
-	for _, f := range r.findings {
-		count[f.Result]++
-	}
-	problems, warnings := count[resultProblem], count[resultWarning]
 	var err error
 	if asJSON {
-		err = output.WriteJSON(out, struct {
-			Findings []finding `json:"findings"`
-			Problems int       `json:"problems"`
-			Warnings int       `json:"warnings"`
-		}{r.findings, problems, warnings})
+		err = output.WriteJSON(out, r)
 	} else {
 		err = r.table().Write(out)
 	}
-	if err == nil && problems > 0 {
-		err = fmt.Errorf("%s and %s found", output.Count(problems, "problem", "problems"), output.Count(warnings, "warning", "warnings"))
+	if err == nil && r.Problems > 0 {
+		err = fmt.Errorf("%s and %s found", output.Count(r.Problems, "problem", "problems"), output.Count(r.Warnings, "warning", "warnings"))
 	}
 	return err
 }
 
 func (r *report) table() *output.Table {
 	t := &output.Table{}
-	for _, f := range r.findings {
+	for _, f := range r.Findings {
 		lines := strings.Split(f.Text, "\n")
 		if f.Mend != "" {
 			lines = append(lines, "→ "+f.Mend)

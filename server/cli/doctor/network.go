@@ -15,7 +15,11 @@ import (
 
 // checkServing checks how clients reach the server, and where deliveries and alerts may go.
 func (r *report) checkServing(c config.Config) {
-	r.checkCertificate(c)
+	if pair, err := c.Server.Certificate(); err != nil {
+		r.wrongSettings("tls", err)
+	} else if pair != nil { // its leaf was parsed
+		r.checkExpiry("renew server.tls_cert_file and restart the server", "The server's certificate", pair.Certificates[0].Leaf)
+	}
 	for _, n := range c.Server.TrustedProxies {
 		if n.Addr().Is4() && n.Bits() < 8 || n.Addr().Is6() && n.Bits() < 32 {
 			r.problem("proxies", "list only the addresses of your own proxies in server.trusted_proxies",
@@ -25,16 +29,6 @@ func (r *report) checkServing(c config.Config) {
 	r.checkAddress(c.Server)
 	r.checkEgress(c.Egress)
 	r.checkAlerts(c.Alerts)
-}
-
-func (r *report) checkCertificate(c config.Config) {
-	pair, err := c.Server.Certificate()
-	switch {
-	case err != nil:
-		r.wrongSettings("tls", err)
-	case pair != nil: // its leaf was parsed
-		r.checkExpiry("renew server.tls_cert_file and restart the server", "The server's certificate", pair.Certificates[0].Leaf)
-	}
 }
 
 // checkExpiry reports when a certificate expires. what names the certificate at the beginning of a sentence.

@@ -81,11 +81,7 @@ func (r *report) checkResponse(ctx context.Context, transport http.RoundTripper,
 		GotConn:              func(httptrace.GotConnInfo) { reached("connected") },
 		GotFirstResponseByte: func() { reached("first byte") },
 	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, address, nil)
-	if err != nil {
-		r.failure("url", err)
-		return
-	}
+	req, _ := http.NewRequestWithContext(ctx, http.MethodHead, address, nil) // CheckURL has accepted the address
 	req.Header.Set("User-Agent", "keyhook-doctor")
 	resp, err := transport.RoundTrip(req)
 	if _, isTLS := errors.AsType[*tls.CertificateVerificationError](err); isTLS {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -37,8 +38,8 @@ func (r *report) checkSettings(flags *pflag.FlagSet) (areValid bool) {
 
 // wrongSettings adds each of the config.Problems in err as a problem of a check.
 func (r *report) wrongSettings(check string, err error) {
-	var problems config.Problems
-	if !errors.As(err, &problems) {
+	problems, is := errors.AsType[config.Problems](err)
+	if !is {
 		r.failure(check, err)
 	}
 	for _, p := range problems {
@@ -91,11 +92,7 @@ func defectOf(text string) string {
 	if err == nil && len(inner) >= 16 && !strings.ContainsFunc(strings.TrimSuffix(string(inner), "\n"), func(r rune) bool { return r > '~' || !unicode.IsPrint(r) }) {
 		return "the value looks like base64 of another text (Kubernetes needs base64 under data, and plain text under stringData)"
 	}
-	distinct := map[rune]bool{}
-	for _, r := range text {
-		distinct[r] = true
-	}
-	if len(distinct) < 8 {
+	if distinct := slices.Compact(slices.Sorted(slices.Values([]rune(text)))); len(distinct) < 8 {
 		return "the value has fewer than 8 different characters, so it is easy to guess"
 	}
 	return ""

@@ -47,9 +47,7 @@ func ParseSecret(text string) (string, error) {
 // ParseHeaders returns the request headers in the text of a file, one on each line. A name alone keeps the present value: it is nil.
 func ParseHeaders(text string) (map[string]any, error) {
 	headers := map[string]any{}
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
+	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
@@ -58,11 +56,11 @@ func ParseHeaders(text string) (map[string]any, error) {
 		_, isTwice := headers[name]
 		switch {
 		case !webhook.ValidHeaderName(name):
-			return nil, fmt.Errorf("line %d of the file must be \"Name: value\"", n)
+			return nil, fmt.Errorf("line %d of the file must be \"Name: value\"", i+1)
 		case isTwice:
-			return nil, fmt.Errorf("line %d of the file repeats a name", n)
+			return nil, fmt.Errorf("line %d of the file repeats a name", i+1)
 		case hasValue && (value == "" || !webhook.ValidHeaderValue(value)):
-			return nil, fmt.Errorf("the value in line %d of the file must have printable ASCII characters", n)
+			return nil, fmt.Errorf("the value in line %d of the file must have printable ASCII characters", i+1)
 		}
 		headers[name] = nil
 		if hasValue {

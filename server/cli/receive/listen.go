@@ -68,8 +68,9 @@ program refuses comes again after some seconds. The token needs events:read, and
   keyhook listen --from https://keys.example.com --event-types 'order.*' --forward http://127.0.0.1:3000/hook
   keyhook listen --from https://keys.example.com --subscription laptop --cursor-file cursor`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := l.check(); err != nil {
-				return err
+			l.to, err = url.Parse(l.forward)
+			if l.forward != "" && (err != nil || l.to.Host == "" || l.to.Scheme != "http" && l.to.Scheme != "https") {
+				return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 			}
 			if l.secret, err = secret.read(cmd.InOrStdin()); err != nil {
 				return err
@@ -90,15 +91,6 @@ program refuses comes again after some seconds. The token needs events:read, and
 	flags.BoolVar(&l.printer.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
 	l.feed.define(cmd)
 	return cmd
-}
-
-// check finds mistakes in the options.
-func (l *listener) check() (err error) {
-	l.to, err = url.Parse(l.forward)
-	if l.forward != "" && (err != nil || l.to.Host == "" || l.to.Scheme != "http" && l.to.Scheme != "https") {
-		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
-	}
-	return nil
 }
 
 // listen receives until a signal comes. Later signals change nothing until the process ends: the command timeout sends two.

@@ -56,13 +56,6 @@ func (o *verifyOptions) read(in io.Reader) error {
 	return o.readClock()
 }
 
-// addHeaders sets the headers of a text. A name that is present loses its values.
-func (o *verifyOptions) addHeaders(text string) error {
-	more, err := parseHeaders(text)
-	maps.Copy(o.Header, more)
-	return err
-}
-
 // emptyLine ends the headers of a request.
 var emptyLine = regexp.MustCompile(`\n\r?\n`)
 
@@ -77,19 +70,21 @@ func (o *verifyOptions) parseRequest(text string) error {
 	return o.addHeaders(text[:end[0]])
 }
 
-// parseHeaders parses headers, one on each line. The first line may be the request line.
-func parseHeaders(text string) (http.Header, error) {
-	header := http.Header{}
+// addHeaders sets the headers of a text, one on each line. The first line may be the request line. A name that is present loses its
+// values.
+func (o *verifyOptions) addHeaders(text string) error {
+	more := http.Header{}
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		line = strings.TrimRight(line, "\r")
 		name, value, found := strings.Cut(line, ":")
 		switch {
 		case strings.TrimSpace(line) == "", strings.HasPrefix(line, ":"), i == 0 && strings.Contains(line, " HTTP/"):
 		case !found || name == "" || strings.ContainsAny(name, " \t"):
-			return nil, fmt.Errorf("line %d is not a header, such as \"Name: value\": %s", i+1, output.Quote(line))
+			return fmt.Errorf("line %d is not a header, such as \"Name: value\": %s", i+1, output.Quote(line))
 		default:
-			header.Add(name, strings.TrimSpace(value))
+			more.Add(name, strings.TrimSpace(value))
 		}
 	}
-	return header, nil
+	maps.Copy(o.Header, more)
+	return nil
 }

@@ -83,9 +83,7 @@ func (d Delivery) check(scheme Scheme) Result {
 	case matches(v.Err):
 		v.Mistakes = []Mistake{d.clock(scheme)}
 	case !errors.Is(v.Err, signature.ErrMissing):
-		if m, ok := d.prove(scheme); ok {
-			v.Mistakes = []Mistake{m}
-		}
+		v.Mistakes = d.prove(scheme)
 	}
 	return v
 }

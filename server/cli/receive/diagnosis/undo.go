@@ -12,29 +12,27 @@ import (
 	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // try tests a delivery with one mistake undone.
 type try func(undone Delivery, name, what, advice string)
 
-// prove returns the first mistake that alone makes the signature wrong.
-func (d Delivery) prove(scheme Scheme) (found Mistake, ok bool) {
+// prove returns the first mistake that alone makes the signature wrong, or none.
+func (d Delivery) prove(scheme Scheme) (found []Mistake) {
 	test := func(undone Delivery, name, what, advice string) {
-		if !ok && matches(undone.verify(scheme)) {
-			found, ok = Mistake{name, what, advice, true}, true
+		if found == nil && matches(undone.verify(scheme)) {
+			found = []Mistake{{name, what, advice, true}}
 		}
 	}
 	d.undoSecret(scheme, test)
 	d.undoWriting(scheme, test)
 	d.undoBody(test)
-	if !ok {
+	if found == nil {
 		d.undoRewriting(test) // the only expensive one
 	}
-	return found, ok
+	return found
 }
-
-// secretPrefix begins a signing secret.
-const secretPrefix = "whsec_"
 
 // undoSecret undoes mistakes with the secret, of the person who gave it here or of the program that signed.
 func (d Delivery) undoSecret(scheme Scheme, test try) {
@@ -46,22 +44,22 @@ func (d Delivery) undoSecret(scheme Scheme, test try) {
 	const space = "Remove the white space when you read the secret, for example with strings.TrimSpace."
 	const quotes = "Remove the quotes, which are not a part of the secret. Some readers of .env files, and docker --env-file, keep the quotes."
 	trimmed := strings.TrimSpace(s)
-	bare := strings.TrimPrefix(s, secretPrefix)
+	bare := strings.TrimPrefix(s, webhook.SecretPrefix)
 	with(trimmed, "secret_with_space", "The secret has white space around it, such as the line break at the end of a file.", space)
 	with(s+"\n", "secret_with_space", "The key of the signature has a line break at its end. The secret has none.", space)
 	with(strings.Trim(trimmed, `"'`), "secret_with_quotes", "The secret has quotes around it.", quotes)
 	with(`"`+s+`"`, "secret_with_quotes", "The key of the signature has quotes around it. The secret has none.", quotes)
 	if scheme == Hex {
 		const whole = `In this scheme, the key is the complete text of the secret, with "whsec_" and not decoded.`
-		with(secretPrefix+bare, "secret_without_prefix", `The secret lacks its prefix "whsec_".`, whole)
+		with(webhook.SecretPrefix+bare, "secret_without_prefix", `The secret lacks its prefix "whsec_".`, whole)
 		with(bare, "secret_without_prefix", `The key of the signature is the secret without its prefix "whsec_".`, whole)
 		key, _ := base64.StdEncoding.DecodeString(bare) // no signature matches an empty key
 		with(string(key), "secret_decoded", `The key of the signature is the text after "whsec_", decoded as base64.`, whole)
 		return
 	}
 	const decoded = `In Standard Webhooks, the key is the text after "whsec_", decoded as base64.`
-	for _, text := range []string{secretPrefix + bare, bare} {
-		with(secretPrefix+base64.StdEncoding.EncodeToString([]byte(text)), "secret_not_decoded", "The key of the signature is the text of the secret, not decoded.", decoded)
+	for _, text := range []string{webhook.SecretPrefix + bare, bare} {
+		with(webhook.SecretPrefix+base64.StdEncoding.EncodeToString([]byte(text)), "secret_not_decoded", "The key of the signature is the text of the secret, not decoded.", decoded)
 	}
 }
 
@@ -119,19 +117,17 @@ func (d Delivery) undoBody(test try) {
 	with(nil, "body_empty", "An empty body was signed.", readBeforeAdvice)
 }
 
-// layouts are the ways in which libraries lay out JSON.
-var layouts = []form.Layout{
-	{},             // JSON.stringify, json.Marshal, Keyhook
-	{Spaced: true}, // json.dumps
-	{Indented: true},
-}
-
 // undoRewriting writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
 func (d Delivery) undoRewriting(test try) {
 	original := d.Body
 	with := func(body []byte) {
 		d.Body = body
 		test(d, "body_reserialized", "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", rawAdvice)
+	}
+	layouts := []form.Layout{
+		{},             // JSON.stringify, json.Marshal, Keyhook
+		{Spaced: true}, // json.dumps
+		{Indented: true},
 	}
 	sorted := form.Rewrite(original, form.Layout{Sorted: true, Escapes: true})
 	for _, text := range [][]byte{original, inOrderSent(original), sorted} {
