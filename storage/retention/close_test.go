@@ -246,9 +246,11 @@ func TestClosedOrganization(t *testing.T) {
 		storagetest.Alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
 		store := storagetest.Must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, the memberships stay
 		defer store.Close()
-		p := storagetest.Must[access.Principal](t)(store.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "idp|7"}, ""))
-		if p.Home.ID != other.ID {
-			t.Errorf("the member acts in %s", p.Home.ID)
+		who := access.Identity{Subject: "idp|7"}
+		p := storagetest.Must[access.Principal](t)(store.Directory.PrincipalByIdentity(t.Context(), who, ""))
+		signedIn := storagetest.Must[access.Principal](t)(store.Directory.PrincipalToSignIn(t.Context(), who))
+		if p.Home.ID != other.ID || signedIn.Home.ID != other.ID {
+			t.Errorf("the member acts in %s, and signs in to %s", p.Home.ID, signedIn.Home.ID)
 		}
 	})
 
