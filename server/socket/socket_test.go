@@ -151,6 +151,10 @@ func TestListen(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLongPath(t *testing.T) {
+	t.Parallel()
 
 	t.Run("works with a path that is longer than the address of a socket may be", func(t *testing.T) {
 		t.Parallel()
@@ -161,6 +165,25 @@ func TestListen(t *testing.T) {
 		path, _ := listen(t, filepath.Join(dir, "keyhook.db"))
 		if said, err := ask(t, path); said != "in" {
 			t.Errorf("said %q, error %v", said, err)
+		}
+	})
+
+	t.Run("works with a path of about the length that the address of a socket may have", func(t *testing.T) {
+		t.Parallel()
+		short, err := os.MkdirTemp("", "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(short) })
+		for length := 102; length <= 110; length++ { // the most is 103 or 107 bytes
+			dir := filepath.Join(short, strings.Repeat("d", length-len(short)-len("//keyhook.db.sock")))
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path, _ := listen(t, filepath.Join(dir, "keyhook.db"))
+			if said, err := ask(t, path); said != "in" || len(path) != length {
+				t.Errorf("%d bytes: said %q, error %v", len(path), said, err)
+			}
 		}
 	})
 

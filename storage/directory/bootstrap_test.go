@@ -101,8 +101,17 @@ func TestFirstOperatorsToken(t *testing.T) {
 				if _, err := store.Directory.PrincipalByToken(t.Context(), later.Digest()); store.Directory.BootstrapCreated() || err == nil {
 					t.Error("another token was made")
 				}
+				if store.Directory.BootstrapRefused() {
+					t.Error("a start without the setting says that the token of the setting is refused")
+				}
 				must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), token.Digest()))
 				stop()
+			}
+			store, _ = s.start(t, chosen, 0)
+			_, err := store.Directory.PrincipalByToken(t.Context(), chosen.Digest())
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
+			if store.Directory.BootstrapCreated() || !store.Directory.BootstrapRefused() {
+				t.Error("a setting that was made after the first request is not refused")
 			}
 			if s.log.Len() > 0 {
 				t.Errorf("logged %s", s.log.String())

@@ -221,6 +221,21 @@ func TestClosedOrganization(t *testing.T) {
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 	})
 
+	t.Run("what was revoked before keeps the time of its revocation", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		storagetest.Exec(t, x.Store, "UPDATE api_keys SET revoked_at = 1")
+		storagetest.Exec(t, x.Store, "UPDATE access_tokens SET revoked_at = 1 WHERE organization_id = ?", x.org.RowID)
+		storagetest.Must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, x.org.ID))
+		x.end(t)
+		x.close(t)
+		key := storagetest.Must[access.Page[access.Key]](t)(x.Directory.KeyPage(t.Context(), x.org.RowID, access.KeyFilter{Limit: 10})).Rows[0]
+		token := storagetest.Must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), x.owner.User.ID, 0, 10))[0]
+		if *key.RevokedAt != 1 || *token.RevokedAt != 1 || token.Name != "" {
+			t.Errorf("the key was revoked at %d, the token %q at %d", *key.RevokedAt, token.Name, *token.RevokedAt)
+		}
+	})
+
 	t.Run("its members need not name their other organization", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
@@ -231,9 +246,11 @@ func TestClosedOrganization(t *testing.T) {
 		storagetest.Alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
 		store := storagetest.Must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, the memberships stay
 		defer store.Close()
-		p := storagetest.Must[access.Principal](t)(store.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "idp|7"}, ""))
-		if p.Home.ID != other.ID {
-			t.Errorf("the member acts in %s", p.Home.ID)
+		who := access.Identity{Subject: "idp|7"}
+		p := storagetest.Must[access.Principal](t)(store.Directory.PrincipalByIdentity(t.Context(), who, ""))
+		signedIn := storagetest.Must[access.Principal](t)(store.Directory.PrincipalToSignIn(t.Context(), who))
+		if p.Home.ID != other.ID || signedIn.Home.ID != other.ID {
+			t.Errorf("the member acts in %s, and signs in to %s", p.Home.ID, signedIn.Home.ID)
 		}
 	})
 

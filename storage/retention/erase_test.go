@@ -366,6 +366,19 @@ func TestErasedUser(t *testing.T) {
 		}
 	})
 
+	t.Run("what was revoked before keeps the time of its revocation", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		storagetest.Exec(t, x.Store, "UPDATE api_keys SET revoked_at = 1")
+		storagetest.Exec(t, x.Store, "UPDATE access_tokens SET revoked_at = 1 WHERE user_id = ?", x.who.User.RowID)
+		x.erase(t)
+		key := storagetest.Must[access.CredentialState](t)(x.Directory.KeyState(t.Context(), x.key.Digest())).Key
+		token := storagetest.Must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), x.who.User.ID, 0, 10))[0]
+		if *key.RevokedAt != 1 || *token.RevokedAt != 1 {
+			t.Errorf("the key was revoked at %d, the token at %d", *key.RevokedAt, *token.RevokedAt)
+		}
+	})
+
 	t.Run("a namesake in another organization keeps the name", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
