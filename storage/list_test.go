@@ -326,15 +326,16 @@ func TestEventsOfPeriod(t *testing.T) {
 func TestSubscriptionCounts(t *testing.T) {
 	t.Parallel()
 	o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+	o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 5, DisabledAfter: 6}
 	store, stop := storagetest.OpenWith(t, o)
 	x := fixtureOf(t, store)
-	check := func(step string, store *storage.Store, want webhook.SubscriptionCounts) {
+	check := func(step string, want webhook.SubscriptionCounts) {
 		t.Helper()
 		var table webhook.SubscriptionCounts
-		for _, s := range must[access.Page[webhook.Subscription]](t)(store.History.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Rows {
+		for _, s := range must[access.Page[webhook.Subscription]](t)(x.History.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Rows {
 			table.Add(s.Health, 1)
 		}
-		if got := store.Queue.SubscriptionCounts(); got != want || table != want {
+		if got := x.Queue.SubscriptionCounts(); got != want || table != want {
 			t.Errorf("%s: counted %+v, the table has %+v, want %+v", step, got, table, want)
 		}
 	}
@@ -342,9 +343,14 @@ func TestSubscriptionCounts(t *testing.T) {
 		t.Helper()
 		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, c))
 	}
-	check("created", store, webhook.SubscriptionCounts{Healthy: 1})
+	restart := func() {
+		t.Helper()
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+	}
+	check("created", webhook.SubscriptionCounts{Healthy: 1})
 	must[webhook.Subscription](t)(createSubscription(t, store, x.Owner, webhook.SubscriptionChange{URL: new("https://example.com/"), IsActive: new(false)}))
-	check("another one, paused", store, webhook.SubscriptionCounts{Healthy: 1, Disabled: 1, Paused: 1})
+	check("another one, paused", webhook.SubscriptionCounts{Healthy: 1, Disabled: 1, Paused: 1})
 	for range 6 {
 		storagetest.Publish(t, store, x.Owner, "user.created")
 	}
@@ -354,18 +360,23 @@ func TestSubscriptionCounts(t *testing.T) {
 			break
 		}
 	}
-	check("failing", store, webhook.SubscriptionCounts{Failing: 1, Disabled: 1, Paused: 1})
-	update(webhook.SubscriptionChange{IsActive: new(true)})
-	check("active again", store, webhook.SubscriptionCounts{Healthy: 1, Disabled: 1, Paused: 1})
+	check("failing", webhook.SubscriptionCounts{Failing: 1, Disabled: 1, Paused: 1})
+	job := x.Jobs(t)[0]
+	x.End(t, job, x.Begin(t, job), false)
+	check("disabled by failures", webhook.SubscriptionCounts{Disabled: 2, Paused: 1})
 	update(webhook.SubscriptionChange{IsActive: new(false)})
-	check("paused", store, webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
-	stop()
-	store, _ = storagetest.OpenWith(t, o)
-	check("after a restart", store, webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
-	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
+	restart()
+	check("paused after failures, and a restart", webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
+	update(webhook.SubscriptionChange{IsActive: new(true)})
+	check("active again", webhook.SubscriptionCounts{Healthy: 1, Disabled: 1, Paused: 1})
+	update(webhook.SubscriptionChange{IsActive: new(false)})
+	check("paused", webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
+	restart()
+	check("after a restart", webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
+	if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 		t.Fatal(err)
 	}
-	check("deleted", store, webhook.SubscriptionCounts{Disabled: 1, Paused: 1})
+	check("deleted", webhook.SubscriptionCounts{Disabled: 1, Paused: 1})
 }
 
 func createSubscription(t *testing.T, store *storage.Store, owner access.Principal, c webhook.SubscriptionChange) (webhook.Subscription, error) {

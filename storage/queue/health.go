@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -115,9 +116,9 @@ func (t *tx) auditHealth(by access.Actor, organization, row int64, id string, h 
 func (t *tx) loadSubscriptionCounts() error {
 	var counts webhook.SubscriptionCounts
 	if err := t.Get(&counts, `
-		SELECT count(*) FILTER (WHERE status = 'healthy') AS healthy, count(*) FILTER (WHERE status = 'failing') AS failing,
-		       count(*) FILTER (WHERE status = 'disabled') AS disabled, coalesce(sum(paused), 0) AS paused
-		FROM subscriptions WHERE deleted_at IS NULL`); err != nil {
+		SELECT count(*) FILTER (WHERE s.status = 'healthy') AS healthy, count(*) FILTER (WHERE s.status = 'failing') AS failing,
+		       count(*) FILTER (WHERE s.status = 'disabled') AS disabled, count(*) FILTER (WHERE `+delivery.PausedByPerson+`) AS paused
+		FROM subscriptions s WHERE s.deleted_at IS NULL`); err != nil {
 		return fmt.Errorf("count subscriptions: %w", err)
 	}
 	t.subscriptions.Store(&counts)

@@ -330,6 +330,14 @@ func TestDiscard(t *testing.T) {
 			if n, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, at); err != nil || n != 600 || x.Pending(t) != 600 {
 				t.Errorf("%d dropped, %d pending, error %v", n, x.Pending(t), err)
 			}
+			x.SetActive(t, true)
+			job := x.Jobs(t)[0]
+			if x.End(t, job, x.Begin(t, job), false).DueAt >= at {
+				t.Fatal("its next attempt is due later")
+			}
+			if n, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, at); err != nil || n != 0 {
+				t.Errorf("%d dropped by the time of their next attempt, error %v", n, err)
+			}
 		})
 	})
 
