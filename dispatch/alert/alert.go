@@ -15,6 +15,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -278,7 +279,7 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 		case sub.DisabledAt == nil:
 			kind = SubscriptionRecovered
 		}
-		if told, is := a.told[keyOf(sub)]; !is || !isSame(told, sub) {
+		if !reflect.DeepEqual(a.told[keyOf(sub)], sub) { // nothing was told of it, or of another time
 			due[kind] = append(due[kind], sub)
 		}
 	}
@@ -287,10 +288,6 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 			a.tell(a.options.subscriptionMessage(kind, len(due[kind]), a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
-}
-
-func isSame(a, b webhook.Untold) bool {
-	return a.FailingSince == b.FailingSince && (a.DisabledAt == nil && b.DisabledAt == nil || a.DisabledAt != nil && b.DisabledAt != nil && *a.DisabledAt == *b.DisabledAt)
 }
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.
