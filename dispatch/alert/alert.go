@@ -188,14 +188,13 @@ func (a *Alerter) load(ctx context.Context) {
 			a.windows[kind].opensAt = time.UnixMilli(min(sent, now.UnixMilli())).Add(a.options.Interval) // the clock may have been set back
 		}
 	}
-	for _, c := range a.conditions {
-		if since, told := a.state.Told[c.kind]; told {
-			c.active, c.since = true, time.UnixMilli(since)
+	told := map[Kind]int64{}
+	for _, c := range a.conditions { // a condition that was told may exist no more: TLS was turned off
+		if since, is := a.state.Told[c.kind]; is {
+			c.active, c.since, told[c.kind] = true, time.UnixMilli(since), since
 		}
 	}
-	if leafOf(a.options.Certificate) == nil {
-		delete(a.state.Told, CertificateExpires) // TLS was turned off
-	}
+	a.state.Told = told
 }
 
 func (a *Alerter) look(ctx context.Context) {
