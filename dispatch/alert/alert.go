@@ -15,6 +15,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -187,14 +188,13 @@ func (a *Alerter) load(ctx context.Context) {
 			a.windows[kind].opensAt = time.UnixMilli(min(sent, now.UnixMilli())).Add(a.options.Interval) // the clock may have been set back
 		}
 	}
-	for _, c := range a.conditions {
-		if since, told := a.state.Told[c.kind]; told {
-			c.active, c.since = true, time.UnixMilli(since)
+	told := map[Kind]int64{}
+	for _, c := range a.conditions { // a condition that was told may exist no more: TLS was turned off
+		if since, is := a.state.Told[c.kind]; is {
+			c.active, c.since, told[c.kind] = true, time.UnixMilli(since), since
 		}
 	}
-	if leafOf(a.options.Certificate) == nil {
-		delete(a.state.Told, CertificateExpires) // TLS was turned off
-	}
+	a.state.Told = told
 }
 
 func (a *Alerter) look(ctx context.Context) {
@@ -278,7 +278,7 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 		case sub.DisabledAt == nil:
 			kind = SubscriptionRecovered
 		}
-		if told, is := a.told[keyOf(sub)]; !is || !isSame(told, sub) {
+		if !reflect.DeepEqual(a.told[keyOf(sub)], sub) { // nothing was told of it, or of another time
 			due[kind] = append(due[kind], sub)
 		}
 	}
@@ -287,10 +287,6 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 			a.tell(a.options.subscriptionMessage(kind, len(due[kind]), a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
-}
-
-func isSame(a, b webhook.Untold) bool {
-	return a.FailingSince == b.FailingSince && (a.DisabledAt == nil && b.DisabledAt == nil || a.DisabledAt != nil && b.DisabledAt != nil && *a.DisabledAt == *b.DisabledAt)
 }
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.

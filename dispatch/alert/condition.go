@@ -2,8 +2,6 @@ package alert
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -67,17 +65,11 @@ func (o *Options) conditions() []*condition {
 			return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
 		}},
 	}
-	if leaf := leafOf(o.Certificate); leaf != nil {
+	if c := o.Certificate; c != nil && len(c.Certificates) > 0 && c.Certificates[0].Leaf != nil {
+		leaf := c.Certificates[0].Leaf
 		list = append(list, &condition{kind: CertificateExpires, check: func(context.Context) (string, bool) {
 			return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < ExpiresSoon
 		}})
 	}
 	return list
-}
-
-func leafOf(c *tls.Config) *x509.Certificate {
-	if c == nil || len(c.Certificates) == 0 {
-		return nil
-	}
-	return c.Certificates[0].Leaf
 }

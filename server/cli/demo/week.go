@@ -78,12 +78,11 @@ const orderExample = `{"number":1001,"total":64.90,"currency":"EUR","lines":[{"a
 
 // week writes a week of data into a new database, before a server opens it.
 type week struct {
-	store *storage.Store
-	at    atomic.Int64 // the time of writes, in milliseconds
-	end   time.Time
-	rand  *rand.Rand // always the same data
-	// moments are what happens in the week.
-	moments []moment
+	store   *storage.Store
+	at      atomic.Int64 // the time of writes, in milliseconds
+	end     time.Time
+	rand    *rand.Rand // always the same data
+	moments []moment   // what happens in the week
 }
 
 // moment is something that happens at a time.
@@ -97,7 +96,7 @@ const days = 7
 // writeWeek writes the week that ends now, and returns the operator's access token. Subscriptions go to paths below receiver.
 func writeWeek(ctx context.Context, path, schema, receiver string) (operator access.Credential, err error) {
 	w := &week{end: time.Now().Truncate(time.Second), rand: rand.New(rand.NewPCG(1, 2))}
-	w.set(w.end.AddDate(0, 0, -days-1))
+	w.at.Store(w.end.AddDate(0, 0, -days-1).UnixMilli())
 	operator = access.Mint(access.TokenPrefix)
 	w.store, err = storage.Open(ctx, storage.Options{
 		Path: path, Schema: schema, Synchronous: storage.Normal, Bootstrap: operator,
@@ -113,8 +112,6 @@ func writeWeek(ctx context.Context, path, schema, receiver string) (operator acc
 	stop()
 	return operator, errors.Join(err, parts.Wait(), w.store.Close())
 }
-
-func (w *week) set(t time.Time) { w.at.Store(t.UnixMilli()) }
 
 func (w *week) write(ctx context.Context, first access.Credential, receiver string) error {
 	operator, err := w.store.Directory.PrincipalByToken(ctx, first.Digest())
@@ -135,7 +132,7 @@ func (w *week) write(ctx context.Context, first access.Credential, receiver stri
 	}
 	slices.SortStableFunc(w.moments, func(a, b moment) int { return a.at.Compare(b.at) })
 	for _, m := range w.moments {
-		w.set(m.at)
+		w.at.Store(m.at.UnixMilli())
 		if err := m.do(); err != nil {
 			return err
 		}
