@@ -78,9 +78,12 @@ func TestOrganizationsInOrder(t *testing.T) {
 		if got := pagesOf(t, store, access.OrganizationFilter{Sort: access.ByTrouble, Beginning: "D", Limit: 1}); got != "d Default" {
 			t.Errorf("found %s", got)
 		}
+		today := time.Now().Unix() / (24 * 60 * 60)
+		storagetest.Exec(t, store, "INSERT INTO organization_days VALUES (?1, ?2 - 30, 0, 10, 0, 0), (?1, ?2 - 31, 0, 100, 0, 0)", of("a"), today)
+		time.Sleep(time.Second)
 		page, err := store.OrganizationPage(t.Context(), access.OrganizationFilter{Limit: 10})
 		a := slices.IndexFunc(page.Rows, func(o access.ListedOrganization) bool { return o.Name == "a" })
-		if got := page.Rows[a]; err != nil || got.InTrouble != 1 || got.Pending != 6 || got.Events != 2 || *got.Organization.LastEventAt != last || page.Rows[0].Pending != 3 {
+		if got := page.Rows[a]; err != nil || got.InTrouble != 1 || got.Pending != 6 || got.Events != 12 || *got.Organization.LastEventAt != last || page.Rows[0].Pending != 3 {
 			t.Errorf("%+v, error %v", got, err)
 		}
 		storagetest.Exec(t, store, "UPDATE subscriptions SET deleted_at = 1 WHERE id = (SELECT max(id) FROM subscriptions WHERE organization_id = ?)", of("e"))
