@@ -96,6 +96,37 @@ func TestFeeds(t *testing.T) {
 	}
 }
 
+// TestCursorsAfterADeletion has retention delete the second of three events. The first one still waits for another subscription. A reader
+// that begins then may go on from each event, and from the end of its page.
+func TestCursorsAfterADeletion(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "", "a")
+	read := func(query string) servertest.Response {
+		return f.Do(t, "GET /api/v1/webhooks/subscriptions/"+sub.ID+"/feed/"+query, servertest.Bearer(token), "")
+	}
+	storagetest.Publish(t, f.Store, owner, "a")
+	old := feedOf(t, read("")).Data[0].Cursor
+	storagetest.Publish(t, f.Store, owner, "a")
+	storagetest.Exec(t, f.Store, "UPDATE organizations SET expired_event = (SELECT max(id) FROM events WHERE type = 'a') WHERE id = ?", owner.Home.RowID)
+	storagetest.Exec(t, f.Store, "DELETE FROM events WHERE id = (SELECT max(id) FROM events WHERE type = 'a')")
+	third := storagetest.Publish(t, f.Store, owner, "a").ID
+	page := feedOf(t, read(""))
+	if len(page.Data) != 2 {
+		t.Fatalf("%+v", page)
+	}
+	if p := feedOf(t, read("?after="+page.Data[0].Cursor)); len(p.Data) != 1 || p.Data[0].EventID != third {
+		t.Errorf("after the first event: %+v", p)
+	}
+	for _, cursor := range []string{page.Data[1].Cursor, page.NextCursor} {
+		if p := feedOf(t, read("?after="+cursor)); len(p.Data) != 0 {
+			t.Errorf("after the last event: %+v", p)
+		}
+	}
+	read("?after="+old).Want(t, 410, "cursor_expired")
+}
+
 // waiting is a reader that waits; its answer comes through the channel.
 func waiting(t *testing.T, f *servertest.Fixture, path, as string) <-chan servertest.Response {
 	t.Helper()
