@@ -131,7 +131,10 @@ func TestCursorsAfterADeletion(t *testing.T) {
 func waiting(t *testing.T, f *servertest.Fixture, path, as string) <-chan servertest.Response {
 	t.Helper()
 	answer := make(chan servertest.Response, 1)
-	go func() { answer <- f.Do(t, "GET "+path+"?wait=30", as, "") }()
+	go func() {
+		defer close(answer) // if there is no answer, the call ends this goroutine
+		answer <- f.Do(t, "GET "+path+"?wait=30", as, "")
+	}()
 	return answer
 }
 
@@ -227,7 +230,11 @@ func TestAStopEndsTheWait(t *testing.T) {
 	untilWaiting(t, f, 1)
 	began := time.Now()
 	stop()
-	if page := feedOf(t, <-answer); page.NextCursor == "" || len(page.Data) > 0 {
+	got, answered := <-answer
+	if !answered {
+		t.Fatal("the reader got no answer")
+	}
+	if page := feedOf(t, got); page.NextCursor == "" || len(page.Data) > 0 {
 		t.Errorf("%+v", page)
 	}
 	if err := <-served; err != nil || time.Since(began) > 10*time.Second {
