@@ -96,11 +96,45 @@ func TestFeeds(t *testing.T) {
 	}
 }
 
+// TestCursorsAfterADeletion has retention delete the second of three events. The first one still waits for another subscription. A reader
+// that begins then may go on from each event, and from the end of its page.
+func TestCursorsAfterADeletion(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "", "a")
+	read := func(query string) servertest.Response {
+		return f.Do(t, "GET /api/v1/webhooks/subscriptions/"+sub.ID+"/feed/"+query, servertest.Bearer(token), "")
+	}
+	storagetest.Publish(t, f.Store, owner, "a")
+	old := feedOf(t, read("")).Data[0].Cursor
+	storagetest.Publish(t, f.Store, owner, "a")
+	storagetest.Exec(t, f.Store, "UPDATE organizations SET expired_event = (SELECT max(id) FROM events WHERE type = 'a') WHERE id = ?", owner.Home.RowID)
+	storagetest.Exec(t, f.Store, "DELETE FROM events WHERE id = (SELECT max(id) FROM events WHERE type = 'a')")
+	third := storagetest.Publish(t, f.Store, owner, "a").ID
+	page := feedOf(t, read(""))
+	if len(page.Data) != 2 {
+		t.Fatalf("%+v", page)
+	}
+	if p := feedOf(t, read("?after="+page.Data[0].Cursor)); len(p.Data) != 1 || p.Data[0].EventID != third {
+		t.Errorf("after the first event: %+v", p)
+	}
+	for _, cursor := range []string{page.Data[1].Cursor, page.NextCursor} {
+		if p := feedOf(t, read("?after="+cursor)); len(p.Data) != 0 {
+			t.Errorf("after the last event: %+v", p)
+		}
+	}
+	read("?after="+old).Want(t, 410, "cursor_expired")
+}
+
 // waiting is a reader that waits; its answer comes through the channel.
 func waiting(t *testing.T, f *servertest.Fixture, path, as string) <-chan servertest.Response {
 	t.Helper()
 	answer := make(chan servertest.Response, 1)
-	go func() { answer <- f.Do(t, "GET "+path+"?wait=30", as, "") }()
+	go func() {
+		defer close(answer) // if there is no answer, the call ends this goroutine
+		answer <- f.Do(t, "GET "+path+"?wait=30", as, "")
+	}()
 	return answer
 }
 
@@ -196,7 +230,11 @@ func TestAStopEndsTheWait(t *testing.T) {
 	untilWaiting(t, f, 1)
 	began := time.Now()
 	stop()
-	if page := feedOf(t, <-answer); page.NextCursor == "" || len(page.Data) > 0 {
+	got, answered := <-answer
+	if !answered {
+		t.Fatal("the reader got no answer")
+	}
+	if page := feedOf(t, got); page.NextCursor == "" || len(page.Data) > 0 {
 		t.Errorf("%+v", page)
 	}
 	if err := <-served; err != nil || time.Since(began) > 10*time.Second {
