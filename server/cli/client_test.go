@@ -80,6 +80,9 @@ func TestRequests(t *testing.T) {
 			"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + anID + `","method":"GET","path":"/api/v1/whoami","permission":"a:b"}`},
 		{"a scope is one string, from one flag or several", aToken, "keys create --name x", []string{"--scope", "a:b c:d", "--scope", "e:f,g:h"},
 			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"name":"x","scope":"a:b c:d e:f g:h"}`},
+		{"conditions come from several flags", aToken, "subscriptions preview-filter", []string{"--filter", "amount gte 100", "--filter", `customer.country in ["CH", "DE"]`},
+			"POST /api/v1/webhooks/filters/preview/ Bearer " + aToken +
+				` {"filter":[{"op":"gte","path":"amount","value":100},{"op":"in","path":"customer.country","value":["CH","DE"]}]}`},
 		{"filters and the length of a page go into the query", aToken, "keys list --status all --limit 7", nil,
 			"GET /api/v1/api-keys/?limit=7&status=all Bearer " + aToken},
 		{"several statuses, from one flag or several, are one parameter", aToken, "subscriptions list --status failing,healthy --status disabled", nil,

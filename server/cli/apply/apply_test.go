@@ -32,6 +32,7 @@ type target struct {
 	writes  atomic.Int64 // requests that may change something
 	failAt  int64        // the write that fails: its connection breaks; 0 fails none
 	isAfter bool         // it breaks after the server has done the work
+	status  int          // of the response to that write, in place of a broken connection
 	before  func()       // runs before the next write
 	stop    func()
 }
@@ -54,16 +55,21 @@ func serve(t *testing.T) *target {
 		if before := f.before; writes && before != nil {
 			before()
 		}
-		fails := writes && f.writes.Add(1) == f.failAt
+		fails, to := writes && f.writes.Add(1) == f.failAt, w
 		if fails && !f.isAfter {
 			panic(http.ErrAbortHandler)
 		}
 		if fails {
-			w = httptest.NewRecorder()
+			to = httptest.NewRecorder()
 		}
-		s.ServeHTTP(w, r)
-		if fails {
+		s.ServeHTTP(to, r)
+		if fails && f.status == 0 {
 			panic(http.ErrAbortHandler)
+		}
+		if fails {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(f.status)
+			_, _ = io.WriteString(w, `{"title":"Internal Server Error","detail":"Try again.","code":"internal_error"}`) // the client sees an error
 		}
 	}))
 	listening.Config.ErrorLog = nil
@@ -357,20 +363,22 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%d writes", n)
 		}
 	})
-	t.Run("are in the file if the connection breaks after the server created the subscription", func(t *testing.T) {
-		t.Parallel()
-		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
-		f.failAt, f.isAfter = 1, true
-		if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil {
-			t.Fatal("no error")
-		}
-		if printed, err := f.apply(t, small, apply.Options{SecretsFile: name}); err != nil || printed != "= 5 unchanged\n" {
-			t.Fatalf("error %v, printed:\n%s", err, printed)
-		}
-		if got := read(t, name); strings.Count(got, "whsec_") != 1 {
-			t.Errorf("%s", got)
-		}
-	})
+	for name, status := range map[string]int{"connection breaks": 0, "server fails": http.StatusInternalServerError} {
+		t.Run("are in the file if the "+name+" after the server created the subscription", func(t *testing.T) {
+			t.Parallel()
+			f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
+			f.failAt, f.isAfter, f.status = 1, true, status
+			if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil {
+				t.Fatal("no error")
+			}
+			if printed, err := f.apply(t, small, apply.Options{SecretsFile: name}); err != nil || printed != "= 5 unchanged\n" {
+				t.Fatalf("error %v, printed:\n%s", err, printed)
+			}
+			if got := read(t, name); strings.Count(got, "whsec_") != 1 {
+				t.Errorf("%s", got)
+			}
+		})
+	}
 	t.Run("are taken out of the file again if the server refuses the subscription", func(t *testing.T) {
 		t.Parallel()
 		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
@@ -483,7 +491,7 @@ func TestParts(t *testing.T) {
 		t.Helper()
 		notes.Reset()
 		var out bytes.Buffer
-		o.File, o.In = "-", strings.NewReader(file.String())
+		o.File, o.In, o.Confirm = "-", strings.NewReader(file.String()), func(string) error { return nil }
 		if err := apply.Run(t.Context(), f.Client, output.Printer{Out: &out, Notes: &notes}, o); err != nil {
 			t.Fatal(err)
 		}
@@ -497,8 +505,12 @@ func TestParts(t *testing.T) {
 		}
 	})
 	t.Run("make what one request cannot, and say that it is not all or nothing", func(t *testing.T) {
+		if _, err := f.apply(t, "organizations:\n  - {external_id: gone, name: Gone, plan: free}\n", apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
 		printed := run(apply.Options{Prune: true})
-		if f.writes.Load() != 2 || !strings.Contains(notes.String(), "not all or nothing") || !strings.Contains(printed, "+ member c/u1499") {
+		if f.writes.Load() != 4 || !strings.Contains(notes.String(), "not all or nothing") || !strings.Contains(printed, "+ member c/u1499") ||
+			!strings.Contains(printed, "\n- organization gone") {
 			t.Errorf("%d writes, notes %s", f.writes.Load(), notes.String())
 		}
 		if printed := run(apply.Options{Prune: true}); printed != "= 1502 unchanged\n" || notes.Len() > 0 {

@@ -3,6 +3,7 @@ package database_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,6 +79,34 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 	contains(t, out, "The audit log of the lost database listed them.")
+}
+
+func TestBackupThatCannotRemoveAnOlderOne(t *testing.T) {
+	t.Parallel()
+	path, dir := newDatabase(t), t.TempDir()
+	if _, err := run(t, path, database.NewBackup, dir); err != nil {
+		t.Fatal(err)
+	}
+	older, err := filepath.Glob(dir + "/*.db")
+	if err != nil || len(older) != 1 {
+		t.Fatalf("copies %v, error %v", older, err)
+	}
+	if out, err := exec.Command("mount", "--bind", older[0], older[0]).CombinedOutput(); err != nil {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatalf("only root on Linux can make a file that cannot be removed: %v: %s", err, out)
+		}
+		t.Skip("only root on Linux can make a file that cannot be removed") // fails if KEYHOOK_TEST_REQUIRE is set
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", older[0]).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	out, err := run(t, path, database.NewBackup, dir, "--keep", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, out, "warning    the copy is made, but older ones could not be removed: ", filepath.Base(older[0]))
 }
 
 func TestRekey(t *testing.T) {

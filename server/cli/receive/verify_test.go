@@ -96,6 +96,8 @@ func TestVerify(t *testing.T) {
 			[]string{"X-Service-Signature is right.", "webhook-signature is WRONG", "header_altered (probably)"}, nil},
 		{"a signature in upper case", []string{"--request", saved(t, whole), "-H", "X-Service-Signature: " + strings.ToUpper(h.Get("X-Service-Signature"))}, cli.ExitFailure,
 			[]string{"signature_upper_case (proved)"}, nil},
+		{"a signature that is there twice", []string{"--request", saved(t, strings.Replace(whole, "\r\n\r\n", "\r\nwebhook-signature: "+h.Get("webhook-signature")+"\r\n\r\n", 1))}, cli.ExitFailure,
+			[]string{"X-Service-Signature is right.", "webhook-signature is WRONG", "header_malformed (probably)"}, nil},
 		{"no header of either scheme", []string{"-H", "Host: a.example", "--body", saved(t, hookBody)}, cli.ExitFailure,
 			[]string{"X-Service-Signature is WRONG: a signature header is missing", "header_missing (probably)"}, nil},
 		{"checked by a clock that is off", []string{"--request", saved(t, whole), "--at", "2027-01-15T08:10:00Z"}, cli.ExitFailure,

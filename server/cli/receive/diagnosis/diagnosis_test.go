@@ -186,6 +186,15 @@ func TestASecretThatIsAnother(t *testing.T) {
 	}
 }
 
+// In an overlap, a program that changes signatures changes both.
+func TestBothSignaturesOfAnOverlap(t *testing.T) {
+	t.Parallel()
+	d := genuine(body)
+	d.Header.Set("X-Service-Signature", strings.ToUpper(hexOf(secret, body)))
+	d.Header.Set("X-Service-Signature-Previous", strings.ToUpper(hexOf(oldSecret, body)))
+	check(t, d, "signature_upper_case", "")
+}
+
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

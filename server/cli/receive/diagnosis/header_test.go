@@ -45,6 +45,19 @@ func TestHeadersThatWereChanged(t *testing.T) {
 		})
 	}
 
+	t.Run("that are there twice", func(t *testing.T) {
+		t.Parallel()
+		d := genuine(body)
+		d.Header.Add("X-Service-Signature", right)
+		d.Header.Add("webhook-signature", standard)
+		check(t, d, "header_malformed", "header_malformed")
+	})
+	t.Run("beside a right signature", func(t *testing.T) {
+		t.Parallel()
+		d := genuine(body)
+		d.Header.Set("X-Service-Signature-Previous", "none")
+		check(t, d, "header_malformed", "")
+	})
 	t.Run("under another prefix", func(t *testing.T) {
 		t.Parallel()
 		d := genuine(body)

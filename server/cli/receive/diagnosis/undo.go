@@ -65,8 +65,13 @@ func (d Delivery) undoSecret(scheme Scheme, test try) {
 
 // undoWriting undoes mistakes in writing the signature.
 func (d Delivery) undoWriting(scheme Scheme, test try) {
-	with := func(text, name, what string) { test(d.withSignature(scheme, text), name, what, scheme.writing()) }
-	for _, text := range d.Header.Values(d.names(scheme).signature) {
+	header := d.names(scheme).signature
+	for _, text := range d.Header.Values(header) {
+		with := func(other, name, what string) {
+			if undone := d.withSignature(scheme, other); undone.Header.Get(header) != text { // otherwise nothing is undone, and the mistake is in another header
+				test(undone, name, what, scheme.writing())
+			}
+		}
 		bare := strings.TrimPrefix(text, standardVersion)
 		for _, label := range []string{standardVersion, "sha256=", "v1="} {
 			if rest, found := strings.CutPrefix(text, label); found {
