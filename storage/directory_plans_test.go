@@ -125,7 +125,8 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	}
 	for text, plan := range plans {
 		for _, step := range plan {
-			if scanned.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
+			if scanned.MatchString(step) && !strings.Contains(text, "FROM subscriptions s WHERE s.deleted_at IS NULL") || // the start counts them once
+				strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
 				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				break
 			}
