@@ -189,8 +189,9 @@ func TestSearch(t *testing.T) {
 			}
 		}
 		gamma := f.Do(t, "POST /api/v1/organizations/", servertest.Operator, `{"name":"Gamma","plan":"free"}`).Want(t, 201, "").Field("id")
+		user := f.Do(t, "POST /api/v1/users/", servertest.Operator, `{"email":"someone@example.com","name":"GAMMA"}`).Want(t, 201, "").Field("id")
 		got := things(f.search(t, servertest.Operator, "gamma"))
-		if len(got) != 20 || got[0] != "organization "+gamma || !slices.IsSortedFunc(got[1:], func(a, b string) int { return strings.Compare(a[:5], b[:5]) }) || !strings.HasPrefix(got[17], "user") {
+		if len(got) != 20 || got[0] != "organization "+gamma || got[1] != "user "+user || !slices.IsSortedFunc(got[2:], func(a, b string) int { return strings.Compare(a[:5], b[:5]) }) || !strings.HasPrefix(got[17], "user") {
 			t.Errorf("%q", got)
 		}
 	})
