@@ -242,7 +242,7 @@ var budget = map[string]int{
 	"server/credential":            340,
 	"server/docs":                  700,
 	"server/exchange":              840,
-	"server/explain":               920, // a detail has parts, so that the console cuts no sentence
+	"server/explain":               930, // a detail has parts, so that the console cuts no sentence
 	"server/form":                  1680,
 	"server/metrics":               520,
 	"server/oidc":                  900,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 52610 // the aim is 50,000
+	budgetOfAll    = 52620 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

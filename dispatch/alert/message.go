@@ -69,7 +69,7 @@ func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.Subscr
 	room := maxBody - len(title) - len(lead)
 	for _, s := range named {
 		entry := o.subscriptionText(kind, s)
-		if room -= len(entry); room >= 0 { // once there is no room, there is none for the others
+		if room -= len(entry); room >= 0 { // the first entry without room leaves none for the others
 			paragraphs = append(paragraphs, entry)
 		}
 		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),

@@ -84,7 +84,9 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 				return put, err
 			}
 			created := access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
-			webhook.Set(&created.Email, c.Email)
+			if c.Email != nil {
+				created.Email = *c.Email
+			}
 			put.Created = true
 			put.Is, err = d.createUser(t, by, created)
 			return put, err

@@ -18,7 +18,7 @@ type sweep struct {
 	rows        string // SQL that reads the next rows
 	after       int64  // the last row that was read
 	passedYoung bool   // the sweep has passed a row that is not old
-	beforeOld   int64  // the row before an old one that was found, where DeleteOld begins again; 0 if there is none
+	beforeOld   int64  // the row before an old one; 0 if none was found. DeleteOld begins again there
 }
 
 type sweeps struct {
