@@ -205,22 +205,28 @@ func TestListenBounds(t *testing.T) {
 
 	t.Run("ends at once although a sender is made to wait", func(t *testing.T) {
 		t.Parallel()
-		program := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		waits := make(chan struct{})
+		program := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // net/http notices the end of a connection only after the body
+			close(waits)
+			<-r.Context().Done()
+		}))
 		defer program.Close()
 		l := startListen(t, "--forward", program.URL)
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", l.url, strings.NewReader(hookBody))
-		wrote := make(chan struct{})
+		ended := make(chan struct{})
 		go func() {
 			if resp, err := http.DefaultClient.Do(req); err == nil {
 				resp.Body.Close()
 			}
-			close(wrote)
+			close(ended)
 		}()
+		<-waits
 		began := time.Now()
 		if l.stop(); time.Since(began) > 10*time.Second {
 			t.Errorf("after %s", time.Since(began))
 		}
-		<-wrote
+		<-ended
 	})
 
 	t.Run("prints a line of JSON for each, and notes elsewhere", func(t *testing.T) {
