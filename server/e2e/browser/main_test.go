@@ -20,7 +20,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "2"); err != nil { // each page keeps one core busy; the command line comes later, so it wins
+	if err := flag.Set("test.parallel", "3"); err != nil { // a page waits for its frames a third of the time; the command line comes later, so it wins
 		panic(err)
 	}
 	os.Exit(runTests(m))
