@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,20 +21,18 @@ import (
 	"github.com/keyhook/keyhook/server/share"
 )
 
-// options are the flags of the command.
-type options struct {
-	Events      int `json:"events"`
-	Fanout      int `json:"fanout"`
-	Body        int `json:"body_bytes"` // of an event as it is published
-	Connections int `json:"connections"`
-}
-
 // maxConnections is half of what the server takes, because its connections to the receiver are open too.
 const maxConnections = share.MaxConnections / 2
 
 // New returns the command.
 func New() *cobra.Command {
-	o := options{40_000, 10, 1024, 64}
+	b := &bench{
+		report: report{
+			Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Processors: runtime.NumCPU(),
+			Events: 40_000, Fanout: 10, Body: 1024, Connections: 64, Figures: map[string]figure{},
+		},
+		receiver: receiver{latencies: map[string][]time.Duration{}},
+	}
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -47,69 +44,65 @@ receiver without Keyhook, to show the speed of the machine itself. Each commit w
 directory on the disk that will hold the database. The command takes about a minute, or less with fewer --events. At the
 end, it removes the directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := o.run(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
+			b.Version = cmd.Root().Version
+			if err := b.run(cmd.Context(), cmd.ErrOrStderr()); err != nil {
 				return err
 			}
-			return b.write(cmd.OutOrStdout(), cmd.Root().Version, asJSON)
+			return b.write(cmd.OutOrStdout(), asJSON)
 		},
 	}
 	flags := cmd.Flags()
-	output.IntFlag(flags, &o.Events, "events", 1, 10_000_000, "events to publish in each section")
-	output.IntFlag(flags, &o.Fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
-	output.IntFlag(flags, &o.Body, "body", 128, 256<<10, "bytes of one event")
-	output.IntFlag(flags, &o.Connections, "connections", 1, maxConnections, "connections for publishing")
+	output.IntFlag(flags, &b.Events, "events", 1, 10_000_000, "events to publish in each section")
+	output.IntFlag(flags, &b.Fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
+	output.IntFlag(flags, &b.Body, "body", 128, 256<<10, "bytes of one event")
+	output.IntFlag(flags, &b.Connections, "connections", 1, maxConnections, "connections for publishing")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
 // bench is a benchmark in progress.
 type bench struct {
-	options
+	report
+	table    output.Table // of the figures
 	dir      string
-	receiver *receiver
-	hook     string // the host and the port of the receiver
+	receiver receiver
+	hook     string // the URL of the receiver
 	server   *child.Server
-	api      string // the host and the port of the server
-	operator client.Client
 	key      string // an API key that may publish
-	figures  []figure
 }
 
 // run runs all sections, until they end or a signal comes. Later signals change nothing: the clean-up takes no time.
-func (o options) run(ctx context.Context, progress io.Writer) (b *bench, err error) {
+func (b *bench) run(ctx context.Context, progress io.Writer) (err error) {
 	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	b = &bench{options: o, receiver: &receiver{latencies: map[string][]time.Duration{}}}
 	if b.dir, err = child.Directory("keyhook-bench-"); err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(b.dir)
-	hook := httptest.NewServer(b.receiver)
+	hook := httptest.NewServer(&b.receiver)
 	defer hook.Close()
-	b.hook = hook.Listener.Addr().String()
+	b.hook = hook.URL
 	b.server, err = child.Start(ctx, b.dir,
 		"KEYHOOK_EGRESS_ALLOW_HTTP=true", "KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(maxConnections))
 	if err == nil {
 		defer b.server.Kill()
-		if err = b.begin(ctx); err == nil {
-			err = b.runSections(ctx, progress)
-		}
+		err = b.runSections(ctx, progress)
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil, errors.New("the benchmark was interrupted; its temporary directory is removed")
+		return errors.New("the benchmark was interrupted; its temporary directory is removed")
 	}
-	return b, err
+	return err
 }
 
-// begin creates a key.
-func (b *bench) begin(ctx context.Context) error {
-	b.api = strings.TrimPrefix(b.server.URL, "http://")
-	b.operator = client.Client{Base: b.server.URL, Authorization: "Bearer " + b.server.Token}
-	var created struct {
-		Key string `json:"key"`
-	}
-	wanted := map[string]string{"name": "bench", "scope": "events:write"}
-	err := b.operator.Call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &created)
-	b.key = created.Key
-	return err
+// answer has the members of all responses that the command looks at.
+type answer struct {
+	ID      string `json:"id"`
+	Key     string `json:"key"`
+	Pending int    `json:"pending_deliveries"`
+}
+
+// call makes a request with the operator's token. Any other status than the expected one is an error.
+func (b *bench) call(ctx context.Context, method, path string, body any, status int) (got answer, err error) {
+	operator := client.Client{Base: b.server.URL, Authorization: "Bearer " + b.server.Token}
+	err = operator.Call(ctx, method, "/api/v1/"+path, body, status, &got)
+	return got, err
 }

@@ -83,17 +83,14 @@ func TestReceiver(t *testing.T) {
 		post("/one", body)
 	}
 	post("/other", `{"no":"time"}`)
-	if err := receiver.Expect("one", 100); err != nil {
-		t.Error(err)
-	}
-	if err := receiver.Expect("other", 2); err == nil || err.Error() != "the receiver got 1 deliveries instead of 2" {
+	if _, _, err := receiver.Latency("other", 2); err == nil || err.Error() != "the receiver got 1 deliveries instead of 2" {
 		t.Errorf("error %v", err)
 	}
-	if p50, p99 := receiver.Latency("one"); p50 < 50_000 || p50 > 51_000 || p99 < 99_000 || p99 > 100_000 {
-		t.Errorf("p50 %g, p99 %g", p50, p99)
+	if p50, p99, err := receiver.Latency("one", 100); err != nil || p50 < 50_000 || p50 > 51_000 || p99 < 99_000 || p99 > 100_000 {
+		t.Errorf("p50 %g, p99 %g, error %v", p50, p99, err)
 	}
-	if p50, p99 := receiver.Latency("none"); p50 != 0 || p99 != 0 {
-		t.Errorf("without a delivery: p50 %g, p99 %g", p50, p99)
+	if p50, p99, err := receiver.Latency("none", 0); err != nil || p50 != 0 || p99 != 0 {
+		t.Errorf("without a delivery: p50 %g, p99 %g, error %v", p50, p99, err)
 	}
 }
 

@@ -12,12 +12,13 @@ type Receiver struct{ r *receiver }
 func NewReceiver() Receiver { return Receiver{&receiver{latencies: map[string][]time.Duration{}}} }
 
 func (r Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.r.ServeHTTP(w, req) }
-func (r Receiver) Expect(section string, n int) error                 { return r.r.expect(section, n) }
-func (r Receiver) Latency(section string) (p50, p99 float64)          { return r.r.latency(section) }
+func (r Receiver) Latency(section string, n int) (p50, p99 float64, err error) {
+	return r.r.latency(section, n)
+}
 
 // PublishRequest returns the text of a request that publishes events at the given time.
 func PublishRequest(key, eventType string, size, batch int, at time.Time) string {
-	b := &bench{options: options{Body: size}, key: key}
+	b := &bench{report: report{Body: size}, key: key}
 	return string(withTime(b.publishRequest(eventType, batch), at))
 }
 

@@ -5,25 +5,35 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// figure is one result.
+// report is the result as JSON.
+type report struct {
+	Version     string            `json:"version"`
+	Go          string            `json:"go"`
+	Platform    string            `json:"platform"`
+	Processors  int               `json:"processors"`
+	Events      int               `json:"events"`
+	Fanout      int               `json:"fanout"`
+	Body        int               `json:"body_bytes"` // of an event as it is published
+	Connections int               `json:"connections"`
+	At          time.Time         `json:"at"`
+	Figures     map[string]figure `json:"figures"`
+}
+
 type figure struct {
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-
-	name  string // the key in JSON
-	title string // in the table
 }
 
+// add adds a figure to the report. The title stands in the table.
 func (b *bench) add(name, title string, value float64, unit string) {
-	b.figures = append(b.figures, figure{value, unit, name, title})
+	b.Figures[name] = figure{value, unit}
+	b.table.Add(title, significant(value), unit)
 }
 
 // addMemory adds a line of /proc/PID/status: VmRSS is the resident memory of the server, VmHWM the peak of that. Only Linux has the file;
@@ -31,39 +41,21 @@ func (b *bench) add(name, title string, value float64, unit string) {
 func (b *bench) addMemory(name, title, field string) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.server.PID()))
 	_, rest, _ := strings.Cut(string(text), field+":")
-	line, _, _ := strings.Cut(rest, " kB")
-	if kilobytes, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil {
+	var kilobytes float64
+	if n, _ := fmt.Sscan(rest, &kilobytes); n == 1 {
 		b.add(name, title, kilobytes*1024/1e6, "MB")
 	}
 }
 
-// report is the result as JSON.
-type report struct {
-	Version    string `json:"version"`
-	Go         string `json:"go"`
-	Platform   string `json:"platform"`
-	Processors int    `json:"processors"`
-	options
-	At      time.Time         `json:"at"`
-	Figures map[string]figure `json:"figures"`
-}
-
-func (b *bench) write(w io.Writer, version string, asJSON bool) error {
-	platform := runtime.GOOS + "/" + runtime.GOARCH
-	r := report{version, runtime.Version(), platform, runtime.NumCPU(), b.options, time.Now().UTC(), map[string]figure{}}
-	var t output.Table
-	t.Add("MEASURED", "VALUE", "UNIT")
-	for _, f := range b.figures {
-		r.Figures[f.name] = f
-		t.Add(f.title, significant(f.Value), f.Unit)
-	}
+func (b *bench) write(w io.Writer, asJSON bool) error {
+	b.At = time.Now().UTC()
 	if asJSON {
-		return output.WriteJSON(w, r)
+		return output.WriteJSON(w, b.report)
 	}
-	fmt.Fprintf(w, "keyhook %s (%s, %s, %d processors)\n", r.Version, r.Go, r.Platform, r.Processors)
+	fmt.Fprintf(w, "keyhook %s (%s, %s, %d processors)\n", b.Version, b.Go, b.Platform, b.Processors)
 	fmt.Fprintf(w, "%d events of %d bytes over %d connections. The database is in %s. The server has its default settings.\n\n",
 		b.Events, b.Body, b.Connections, filepath.Dir(b.dir))
-	return t.Write(w)
+	return b.table.Write(w)
 }
 
 // significant writes a number with three significant digits, and as a whole number from 100 on.
