@@ -13,13 +13,6 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// The limits of the checks, in bytes. Doctor warns before the server does.
-const (
-	littleSpace = 2 * disk.LowSpace
-	noSpace     = 16 << 20
-	longLog     = disk.LongLog / 2
-)
-
 // checkDatabase checks the place of the database, and the database itself or the server that owns it. It returns the settings
 // to judge: those of the running server, or else c.
 func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) config.Config {
@@ -31,7 +24,7 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 	isUsable := r.checkDirectory(path, owner)
 	r.checkSpace(path)
 	r.checkModes(c, path)
-	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
+	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > disk.LongLog/2 { // before the server warns
 		r.warning("database", "look for a program that reads the database for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
 	}
 	var pid string
@@ -76,9 +69,9 @@ func (r *report) checkSpace(path string) {
 	free, total, known := disk.Free(filepath.Dir(path)) // the file may not exist yet
 	switch {
 	case !known:
-	case free < noSpace:
+	case free < 16<<20:
 		r.problem("disk", "free some space, or move the database to another disk", "Only %d MiB are free. Writes will fail soon.", free>>20)
-	case free < littleSpace || free < total/20:
+	case free < 2*disk.LowSpace || free < total/20: // before the server warns
 		r.warning("disk", "free some space, or shorten storage.retention_events", "%d of %d MiB are free.", free>>20, total>>20)
 	default:
 		r.ok("disk", "%d of %d MiB are free.", free>>20, total>>20)

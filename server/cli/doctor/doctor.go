@@ -90,22 +90,15 @@ command does not open the database.`,
 	return cmd
 }
 
-// The results of a check.
-const (
-	resultOK      = "ok"
-	resultWarning = "warning" // it works, but not as it should
-	resultProblem = "problem" // it does not work, or will not
-)
-
 // finding is the result of one check.
 type finding struct {
-	Result string `json:"result"`
+	Result string `json:"result"` // "ok"; "warning": it works, but not as it should; "problem": it does not work, or will not
 	Check  string `json:"check"`
 	Text   string `json:"text"`
 	Mend   string `json:"mend,omitempty"` // how to fix it
 }
 
-// report is all that doctor found.
+// report is all that doctor found. write counts the problems and the warnings.
 type report struct {
 	Findings []finding `json:"findings"`
 	Problems int       `json:"problems"`
@@ -114,22 +107,26 @@ type report struct {
 	serverHasAlerts bool // the running server has alerts.urls, which are secret
 }
 
-func (r *report) ok(check, format string, args ...any) { r.add(resultOK, check, "", format, args...) }
+func (r *report) ok(check, format string, args ...any) { r.add("ok", check, "", format, args...) }
 
 func (r *report) warning(check, mend, format string, args ...any) {
-	r.Warnings++
-	r.add(resultWarning, check, mend, format, args...)
+	r.add("warning", check, mend, format, args...)
 }
 
 func (r *report) problem(check, mend, format string, args ...any) {
-	r.Problems++
-	r.add(resultProblem, check, mend, format, args...)
+	r.add("problem", check, mend, format, args...)
 }
 
-// failure adds an error as a problem, with its mend if it has one.
+// failure adds an error as a problem, with its mend if it has one. It adds each of config.Problems as a problem.
 func (r *report) failure(check string, err error) {
-	what, mend := fault.Split(err)
-	r.problem(check, mend, "%s", what)
+	problems, _ := errors.AsType[config.Problems](err)
+	for _, p := range problems {
+		r.problem(check, p.Mend, "%s: %s", p.Where(), p.What)
+	}
+	if problems == nil {
+		what, mend := fault.Split(err)
+		r.problem(check, mend, "%s", what)
+	}
 }
 
 // add escapes the text, because a receiver wrote parts of it and programs print it.
@@ -140,21 +137,10 @@ func (r *report) add(result, check, mend, format string, args ...any) {
 
 // write prints the report for people or as JSON. It returns an error if there is a problem.
 func (r *report) write(out io.Writer, asJSON bool) error {
-	var err error
-	if asJSON {
-		err = output.WriteJSON(out, r)
-	} else {
-		err = r.table().Write(out)
-	}
-	if err == nil && r.Problems > 0 {
-		err = fmt.Errorf("%s and %s found", output.Count(r.Problems, "problem", "problems"), output.Count(r.Warnings, "warning", "warnings"))
-	}
-	return err
-}
-
-func (r *report) table() *output.Table {
-	t := &output.Table{}
+	var t output.Table
+	count := map[string]int{}
 	for _, f := range r.Findings {
+		count[f.Result]++
 		lines := strings.Split(f.Text, "\n")
 		if f.Mend != "" {
 			lines = append(lines, "→ "+f.Mend)
@@ -164,5 +150,15 @@ func (r *report) table() *output.Table {
 			t.Add("", "", strings.TrimSpace(line))
 		}
 	}
-	return t
+	r.Problems, r.Warnings = count["problem"], count["warning"]
+	var err error
+	if asJSON {
+		err = output.WriteJSON(out, r)
+	} else {
+		err = t.Write(out)
+	}
+	if err == nil && r.Problems > 0 {
+		err = fmt.Errorf("%s and %s found", output.Count(r.Problems, "problem", "problems"), output.Count(r.Warnings, "warning", "warnings"))
+	}
+	return err
 }

@@ -16,7 +16,7 @@ import (
 // checkServing checks how clients reach the server, and where deliveries and alerts may go.
 func (r *report) checkServing(c config.Config) {
 	if pair, err := c.Server.Certificate(); err != nil {
-		r.wrongSettings("tls", err)
+		r.failure("tls", err)
 	} else if pair != nil { // its leaf was parsed
 		r.checkExpiry("renew server.tls_cert_file and restart the server", "The server's certificate", pair.Certificates[0].Leaf)
 	}

@@ -109,13 +109,8 @@ func (r *report) checkResponse(ctx context.Context, transport http.RoundTripper,
 	r.checkClock(resp.Header)
 }
 
-// The differences between clocks that matter: receivers refuse signatures that are some minutes old.
-const (
-	smallSkew = 5 * time.Second
-	largeSkew = 2 * time.Minute
-)
-
-// checkClock compares the receiver's clock with the clock of this machine. The Date header has whole seconds.
+// checkClock compares the receiver's clock with the clock of this machine. The Date header has whole seconds. Receivers refuse signatures
+// that are some minutes old.
 func (r *report) checkClock(header http.Header) {
 	at, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
@@ -123,9 +118,9 @@ func (r *report) checkClock(header http.Header) {
 	}
 	const text = "The clock of the receiver differs from the clock of this machine by %s."
 	switch by := time.Since(at).Round(time.Second); {
-	case by.Abs() > largeSkew:
+	case by.Abs() > 2*time.Minute:
 		r.problem("clock", "synchronize both clocks with NTP, because receivers refuse old signatures", text, by)
-	case by.Abs() > smallSkew:
+	case by.Abs() > 5*time.Second:
 		r.warning("clock", "synchronize both clocks with NTP", text, by)
 	default:
 		r.ok("clock", "The clock of the receiver agrees with the clock of this machine.")

@@ -51,33 +51,30 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 	defer cancel()
 	if path, err := socket.Path(c.Storage.Path); err == nil {
 		overSocket := func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }
-		if r, err := askAt(ctx, "http://local", overSocket); err == nil {
-			r.where = path
+		if r, err := ask(ctx, path, "http://local", &http.Transport{DialContext: overSocket}); err == nil {
 			return r, nil
 		}
 	}
 	c.Server.BaseURL = "" // a proxy may be there
-	r, err := askAt(ctx, c.Server.URL(c.Server.Listen), nil)
+	address := c.Server.URL(c.Server.Listen)
+	// The address is always this machine, and its certificate may name another host.
+	anyName := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above; the request has no secret
+	r, err := ask(ctx, address, address, &http.Transport{TLSClientConfig: anyName})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		err = fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", r.where), "start it with \"keyhook serve\"")
+		err = fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", address), "start it with \"keyhook serve\"")
 	}
 	return r, err
 }
 
-// askAt asks at one address, which is always this machine. The certificate may name another host. A nil dial connects to the host
-// of base.
-func askAt(ctx context.Context, base string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (readiness, error) {
-	r := readiness{where: base}
-	server := client.Client{Base: base, Transport: &http.Transport{
-		DialContext: dial, DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; the request has no secret
-	}}
-	response, err := server.Send(ctx, http.MethodGet, "/readyz", nil)
+func ask(ctx context.Context, where, base string, transport *http.Transport) (readiness, error) {
+	transport.DisableKeepAlives = true
+	r := readiness{where: where}
+	response, err := client.Client{Base: base, Transport: transport}.Send(ctx, http.MethodGet, "/readyz", nil)
 	if err != nil {
-		return r, fmt.Errorf("cannot ask %s: %w", base, cmp.Or(context.Cause(ctx), err))
+		return r, fmt.Errorf("cannot ask %s: %w", where, cmp.Or(context.Cause(ctx), err))
 	}
 	if err := json.Unmarshal(response.Body, &r); err != nil || r.Status == "" {
-		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", base, response.Status), "check server.listen")
+		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", where, response.Status), "check server.listen")
 	}
 	return r, nil
 }

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"encoding/base64"
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func (r *report) checkSettings(flags *pflag.FlagSet) (areValid bool) {
 	list, err := config.Sources(flags)
 	if err != nil {
-		r.wrongSettings("settings", err)
+		r.failure("settings", err)
 		return false
 	}
 	var changed []string
@@ -36,28 +35,14 @@ func (r *report) checkSettings(flags *pflag.FlagSet) (areValid bool) {
 	return true
 }
 
-// wrongSettings adds each of the config.Problems in err as a problem of a check.
-func (r *report) wrongSettings(check string, err error) {
-	problems, is := errors.AsType[config.Problems](err)
-	if !is {
-		r.failure(check, err)
-	}
-	for _, p := range problems {
-		r.problem(check, p.Mend, "%s: %s", p.Where(), p.What)
-	}
-}
-
 // checkSecrets checks the secrets whose value is never shown for damage by shells, editors and manifests. A secret that was refused is
 // not in c, so this reads it from the environment or from its file.
 func (r *report) checkSecrets(c config.Config) {
 	found := false
 	for name, secret := range map[string]redact.Text{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
 		env := "KEYHOOK_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
-		text := cmp.Or(secret.Reveal(), os.Getenv(env))
-		if text == "" {
-			content, _ := os.ReadFile(os.Getenv(env + "_FILE")) // the problem of the setting says what is wrong with the file
-			text = strings.TrimSuffix(string(content), "\n")
-		}
+		content, _ := os.ReadFile(os.Getenv(env + "_FILE")) // the problem of the setting says what is wrong with the file
+		text := cmp.Or(secret.Reveal(), os.Getenv(env), strings.TrimSuffix(string(content), "\n"))
 		if defect := defectOf(text); defect != "" {
 			found = true
 			r.warning("secrets", "check where the secret is set, but do not change the key of an existing database", "%s: %s", name, defect)
@@ -72,6 +57,9 @@ func (r *report) checkSecrets(c config.Config) {
 // secret.
 func defectOf(text string) string {
 	trimmed := strings.TrimSpace(text)
+	distinct := slices.Compact(slices.Sorted(slices.Values([]rune(text))))
+	inner, err := base64.StdEncoding.DecodeString(text)
+	isBinary := func(r rune) bool { return r > '~' || !unicode.IsPrint(r) }
 	switch {
 	case text == "":
 		return ""
@@ -87,12 +75,9 @@ func defectOf(text string) string {
 		return "the value includes the quotes around it"
 	case strings.HasPrefix(text, "${") || strings.HasPrefix(text, "$("):
 		return "the value looks like a variable that was not replaced"
-	}
-	inner, err := base64.StdEncoding.DecodeString(text)
-	if err == nil && len(inner) >= 16 && !strings.ContainsFunc(strings.TrimSuffix(string(inner), "\n"), func(r rune) bool { return r > '~' || !unicode.IsPrint(r) }) {
+	case err == nil && len(inner) >= 16 && !strings.ContainsFunc(strings.TrimSuffix(string(inner), "\n"), isBinary):
 		return "the value looks like base64 of another text (Kubernetes needs base64 under data, and plain text under stringData)"
-	}
-	if distinct := slices.Compact(slices.Sorted(slices.Values([]rune(text)))); len(distinct) < 8 {
+	case len(distinct) < 8:
 		return "the value has fewer than 8 different characters, so it is easy to guess"
 	}
 	return ""
