@@ -89,8 +89,8 @@ func (r *report) checkModes(c config.Config, path string) {
 	add(os.Getenv(config.EnvFile))
 	add(c.Server.TLSKeyFile)
 	for _, s := range config.Settings() {
-		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
-			add(os.Getenv(s.Env))
+		if s.Secret {
+			add(os.Getenv(s.Env + "_FILE"))
 		}
 	}
 	if found, mend := disk.Exposed(names); len(found) > 0 {

@@ -361,6 +361,22 @@ func TestDoctorKnowsDamagedSecrets(t *testing.T) {
 	}
 }
 
+// TestDoctorChecksTheModesOfSecrets is not parallel, because it sets variables of the process.
+func TestDoctorChecksTheModesOfSecrets(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"CONSOLE_LOGO", "BOOTSTRAP_TOKEN"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("an-operator-token-of-tests"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("KEYHOOK_"+name+"_FILE", file)
+	}
+	_, got := examine(t, "--storage.path="+filepath.Join(dir, "keyhook.db"))
+	if !got.has("warning", "modes", "BOOTSTRAP_TOKEN") || got.has("warning", "modes", "CONSOLE_LOGO") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestDoctorIsReadable(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := run(t, []string{"doctor", "--listen=127.0.0.1:0", "--storage.path=/no/such/keyhook.db"})
