@@ -16,40 +16,40 @@ import (
 )
 
 // try tests a delivery with one mistake undone.
-type try func(undone Delivery, name, what, advice string)
+type try func(undone signed, name, what, advice string)
 
 // prove returns the first mistake that alone makes the signature wrong, or none.
-func (d Delivery) prove(scheme Scheme) (found []Mistake) {
-	test := func(undone Delivery, name, what, advice string) {
-		if found == nil && matches(undone.verify(scheme)) {
+func (s signed) prove() (found []Mistake) {
+	test := func(undone signed, name, what, advice string) {
+		if found == nil && undone.matches() {
 			found = []Mistake{{name, what, advice, true}}
 		}
 	}
-	d.undoSecret(scheme, test)
-	d.undoWriting(scheme, test)
-	d.undoBody(test)
+	s.undoSecret(test)
+	s.undoWriting(test)
+	s.undoBody(test)
 	if found == nil {
-		d.undoRewriting(test) // the only expensive one
+		s.undoRewriting(test) // the only expensive one
 	}
 	return found
 }
 
 // undoSecret undoes mistakes with the secret, of the person who gave it here or of the program that signed.
-func (d Delivery) undoSecret(scheme Scheme, test try) {
-	s := d.Secret
-	with := func(secret, name, what, advice string) {
-		d.Secret = secret
-		test(d, name, what, advice)
+func (s signed) undoSecret(test try) {
+	secret := s.Secret
+	with := func(undone, name, what, advice string) {
+		s.Secret = undone
+		test(s, name, what, advice)
 	}
 	const space = "Remove the white space when you read the secret, for example with strings.TrimSpace."
 	const quotes = "Remove the quotes, which are not a part of the secret. Some readers of .env files, and docker --env-file, keep the quotes."
-	trimmed := strings.TrimSpace(s)
-	bare := strings.TrimPrefix(s, webhook.SecretPrefix)
+	trimmed := strings.TrimSpace(secret)
+	bare := strings.TrimPrefix(secret, webhook.SecretPrefix)
 	with(trimmed, "secret_with_space", "The secret has white space around it, such as the line break at the end of a file.", space)
-	with(s+"\n", "secret_with_space", "The key of the signature has a line break at its end. The secret has none.", space)
+	with(secret+"\n", "secret_with_space", "The key of the signature has a line break at its end. The secret has none.", space)
 	with(strings.Trim(trimmed, `"'`), "secret_with_quotes", "The secret has quotes around it.", quotes)
-	with(`"`+s+`"`, "secret_with_quotes", "The key of the signature has quotes around it. The secret has none.", quotes)
-	if scheme == Hex {
+	with(`"`+secret+`"`, "secret_with_quotes", "The key of the signature has quotes around it. The secret has none.", quotes)
+	if s.scheme == Hex {
 		const whole = `In this scheme, the key is the complete text of the secret, with "whsec_" and not decoded.`
 		with(webhook.SecretPrefix+bare, "secret_without_prefix", `The secret lacks its prefix "whsec_".`, whole)
 		with(bare, "secret_without_prefix", `The key of the signature is the secret without its prefix "whsec_".`, whole)
@@ -63,42 +63,41 @@ func (d Delivery) undoSecret(scheme Scheme, test try) {
 	}
 }
 
-// undoWriting undoes mistakes in writing the signature.
-func (d Delivery) undoWriting(scheme Scheme, test try) {
-	header := d.names(scheme).signature
-	for _, text := range d.Header.Values(header) {
+// undoWriting undoes mistakes in writing the signature. Programs write a Standard Webhooks signature with or without its "v1,". What
+// makes sense in one scheme only proves nothing in the other.
+func (s signed) undoWriting(test try) {
+	header := s.Header
+	for _, text := range header.Values(s.signature) {
 		with := func(other, name, what string) {
-			if undone := d.withSignature(scheme, other); undone.Header.Get(header) != text { // otherwise nothing is undone, and the mistake is in another header
-				test(undone, name, what, scheme.writing())
+			if s.scheme == Standard {
+				other = standardVersion + strings.TrimPrefix(other, standardVersion)
 			}
+			if other == text {
+				return // nothing is undone, and the mistake is in another header
+			}
+			s.Header = header.Clone()
+			s.Header.Set(s.signature, other)
+			s.Header.Del(s.HeaderPrefix + "-Signature-Previous")
+			test(s, name, what, s.writing)
 		}
-		bare := strings.TrimPrefix(text, standardVersion)
 		for _, label := range []string{standardVersion, "sha256=", "v1="} {
 			if rest, found := strings.CutPrefix(text, label); found {
 				with(rest, "signature_label", `The signature has the label "`+label+`" before it.`)
 			}
 		}
-		if scheme == Hex {
-			with(strings.ToLower(text), "signature_upper_case", "The hex digits of the signature are upper case.")
-			if sum, err := base64.StdEncoding.DecodeString(text); err == nil {
-				with(hex.EncodeToString(sum), "signature_in_base64", "The signature is written in base64.")
-			}
-			continue
-		}
 		with(text, "signature_label", `The signature lacks the "v1," before it.`)
-		if sum, err := hex.DecodeString(bare); err == nil {
+		with(strings.ToLower(text), "signature_upper_case", "The hex digits of the signature are upper case.")
+		if sum, err := base64.StdEncoding.DecodeString(text); err == nil {
+			with(hex.EncodeToString(sum), "signature_in_base64", "The signature is written in base64.")
+		}
+		if sum, err := hex.DecodeString(strings.TrimPrefix(text, standardVersion)); err == nil {
 			with(base64.StdEncoding.EncodeToString(sum), "signature_in_hex", "The signature is written in hex.")
 		}
 	}
 }
 
-// writing says how a signature is written.
-func (s Scheme) writing() string {
-	if s == Hex {
-		return "In this scheme, a signature is 64 lower-case hex digits and nothing else."
-	}
-	return `In Standard Webhooks, a signature is "v1," and 44 characters of base64. A space separates several signatures.`
-}
+// standardVersion begins a signature of Standard Webhooks.
+const standardVersion = "v1,"
 
 const (
 	rawAdvice        = "Check the raw bytes of the request before anything parses them: io.ReadAll(r.Body) in Go, express.raw() in Express, request.get_data() in Flask, request.body in Django, file_get_contents('php://input') in PHP."
@@ -108,11 +107,11 @@ const (
 )
 
 // undoBody undoes small changes of the body.
-func (d Delivery) undoBody(test try) {
-	b := d.Body
+func (s signed) undoBody(test try) {
+	b := s.Body
 	with := func(body []byte, name, what, advice string) {
-		d.Body = body
-		test(d, name, what, advice)
+		s.Body = body
+		test(s, name, what, advice)
 	}
 	const added = "The body ends with a line break that was not signed."
 	with(bytes.TrimSuffix(b, []byte("\n")), "body_newline_added", added, newlineAdvice)
@@ -123,11 +122,11 @@ func (d Delivery) undoBody(test try) {
 }
 
 // undoRewriting writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
-func (d Delivery) undoRewriting(test try) {
-	original := d.Body
+func (s signed) undoRewriting(test try) {
+	original := s.Body
 	with := func(body []byte) {
-		d.Body = body
-		test(d, "body_reserialized", "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", rawAdvice)
+		s.Body = body
+		test(s, "body_reserialized", "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", rawAdvice)
 	}
 	layouts := []form.Layout{
 		{},             // JSON.stringify, json.Marshal, Keyhook
