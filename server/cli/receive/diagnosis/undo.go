@@ -96,10 +96,9 @@ func (s signed) undoWriting(test try) {
 	}
 }
 
-// standardVersion begins a signature of Standard Webhooks.
-const standardVersion = "v1,"
-
 const (
+	standardVersion = "v1," // begins a signature of Standard Webhooks
+
 	rawAdvice        = "Check the raw bytes of the request before anything parses them: io.ReadAll(r.Body) in Go, express.raw() in Express, request.get_data() in Flask, request.body in Django, file_get_contents('php://input') in PHP."
 	readBeforeAdvice = "Another part of the program has read the body before. A body can be read only once, so keep the bytes. " + rawAdvice
 
@@ -124,10 +123,7 @@ func (s signed) undoBody(test try) {
 // undoRewriting writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
 func (s signed) undoRewriting(test try) {
 	original := s.Body
-	with := func(body []byte) {
-		s.Body = body
-		test(s, "body_reserialized", "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", rawAdvice)
-	}
+	const what = "The JSON was parsed and written again. The signature is over the same JSON, written in another way."
 	layouts := []form.Layout{
 		{},             // JSON.stringify, json.Marshal, Keyhook
 		{Spaced: true}, // json.dumps
@@ -137,9 +133,9 @@ func (s signed) undoRewriting(test try) {
 	for _, text := range [][]byte{original, inOrderSent(original), sorted} {
 		for _, layout := range layouts {
 			for _, layout.Escapes = range []bool{true, false} {
-				if written := form.Rewrite(text, layout); written != nil {
-					with(written)
-					with(escapeBeyondASCII(written))
+				written := form.Rewrite(text, layout)
+				for _, s.Body = range [][]byte{written, escapeBeyondASCII(written)} { // of other text than JSON, both are empty
+					test(s, "body_reserialized", what, rawAdvice)
 				}
 			}
 		}
