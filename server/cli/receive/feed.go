@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -68,7 +67,7 @@ const (
 )
 
 // readFeed passes the events of a subscription to the program until ctx ends.
-func (l *listener) readFeed(ctx context.Context, notes io.Writer) error {
+func (l *listener) readFeed(ctx context.Context) error {
 	o := &l.feed
 	query := url.Values{"wait": {"30"}}
 	if len(o.eventTypes) > 0 {
@@ -84,11 +83,10 @@ func (l *listener) readFeed(ctx context.Context, notes io.Writer) error {
 	if o.cursorFile != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--cursor-file: %w", err)
 	}
-	fmt.Fprintf(notes, "Reading the events of subscription %s from %s. Stop with Ctrl-C.\n\n", output.Escape(o.subscription), output.Escape(o.from))
+	fmt.Fprintf(l.notes, "Reading the events of subscription %s from %s. Stop with Ctrl-C.\n\n", output.Escape(o.subscription), output.Escape(o.from))
 	for at := strings.TrimSpace(string(cursor)); ctx.Err() == nil; {
 		if at != "" {
-			query.Del("since")
-			query.Set("after", at)
+			query = url.Values{"wait": {"30"}, "after": {at}}
 		}
 		next, err := l.readPage(ctx, query)
 		if next != "" && next != at && o.cursorFile != "" {
@@ -116,7 +114,7 @@ func (l *listener) subscribe(ctx context.Context) (remove func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), feedPause)
 		defer cancel()
 		if _, err := l.feed.api.Do(ctx, http.MethodDelete, pathSubscriptions+url.PathEscape(created.ID)+"/", nil); err != nil {
-			l.printer.note("the subscription %s was not deleted; delete it with keyhook subscriptions delete: %v", created.ID, err)
+			l.note("the subscription %s was not deleted; delete it with keyhook subscriptions delete: %v", created.ID, err)
 		}
 	}, err
 }
@@ -129,10 +127,10 @@ func (l *listener) readPage(ctx context.Context, query url.Values) (cursor strin
 	case ctx.Err() != nil:
 		return "", nil
 	case err != nil:
-		l.printer.note("the server cannot be reached, and the command tries again: %v", err)
+		l.note("the server cannot be reached, and the command tries again: %v", err)
 		return "", pause(ctx)
 	case r.Status == http.StatusTooManyRequests || r.Status >= http.StatusInternalServerError:
-		l.printer.note("the server responds with %d, and the command tries again", r.Status)
+		l.note("the server responds with %d, and the command tries again", r.Status)
 		return "", pause(ctx)
 	case r.Status == http.StatusGone:
 		return "", fault.Advise(l.feed.api.Refusal(r), "delete the file of --cursor-file to begin with the oldest event")
@@ -150,7 +148,11 @@ func (l *listener) readPage(ctx context.Context, query url.Values) (cursor strin
 		return "", fault.Advise(errors.New("the response is not a feed, so it does not come from Keyhook"), "check --from")
 	}
 	for _, e := range page.Data {
-		if !l.pass(ctx, e.Headers, e.Body) {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/feed", nil)
+		for name, value := range e.Headers {
+			r.Header.Set(name, value)
+		}
+		if d := l.take(httptest.NewRecorder(), r, []byte(e.Body)); d.Status < 200 || d.Status > 299 {
 			return cursor, pause(ctx)
 		}
 		cursor = e.Cursor
@@ -158,21 +160,11 @@ func (l *listener) readPage(ctx context.Context, query url.Values) (cursor strin
 	return page.NextCursor, nil
 }
 
-// pass handles an event as a delivery that came, and reports whether it was accepted.
-func (l *listener) pass(ctx context.Context, headers map[string]string, body string) (isAccepted bool) {
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/feed", nil)
-	for name, value := range headers {
-		r.Header.Set(name, value)
-	}
-	return l.take(httptest.NewRecorder(), r, []byte(body)).succeeded()
-}
-
 // pause waits before the next try.
 func pause(ctx context.Context) error {
-	select {
-	case <-time.After(feedPause):
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, feedPause)
+	defer cancel()
+	<-ctx.Done()
 	return nil
 }
 

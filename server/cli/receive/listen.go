@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -34,12 +35,15 @@ type listener struct {
 	secret  redact.Text // none: signatures are not verified
 	prefix  string
 	forward string
-	to      *url.URL // of forward
-	fail    failure
+	to      *url.URL     // of forward
+	status  int          // of --fail
+	fail    atomic.Int64 // so many more requests get that status
 	save    string
-	feed    feedOptions
-	printer printer
 	saved   atomic.Int64 // the number of the last file
+	feed    feedOptions
+	asJSON  bool
+	out     io.Writer // it gets each delivery in one call of Write, so it must be safe for concurrent use, as a file is
+	notes   io.Writer // for people; with --json, out has only lines of JSON
 }
 
 // NewListen returns the command listen.
@@ -78,7 +82,10 @@ program refuses comes again after some seconds. The token needs events:read, and
 			return l.feed.connect()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return l.listen(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if l.out, l.notes = cmd.OutOrStdout(), cmd.OutOrStdout(); l.asJSON {
+				l.notes = cmd.ErrOrStderr()
+			}
+			return l.listen(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
@@ -86,43 +93,55 @@ program refuses comes again after some seconds. The token needs events:read, and
 	secret.define(cmd)
 	flags.StringVar(&l.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&l.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
-	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", l.fail.parse)
+	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", l.parseFail)
 	flags.StringVar(&l.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
-	flags.BoolVar(&l.printer.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
+	flags.BoolVar(&l.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
 	l.feed.define(cmd)
 	return cmd
 }
 
 // listen receives until a signal comes. Later signals change nothing until the process ends: the command timeout sends two.
-func (l *listener) listen(ctx context.Context, out, errs io.Writer) error {
+func (l *listener) listen(ctx context.Context) error {
 	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	if l.save != "" {
 		if err := os.MkdirAll(l.save, 0o700); err != nil {
 			return fmt.Errorf("--save: %w", err)
 		}
 	}
-	notes := out // for people; with --json, the output has only lines of JSON
-	if l.printer.asJSON {
-		notes = errs
-	}
-	l.printer.out = out
 	if l.feed.from != "" {
-		return l.readFeed(ctx, notes)
+		return l.readFeed(ctx)
 	}
-	return l.serve(ctx, notes)
+	return l.serve(ctx)
 }
 
-// serve receives deliveries until ctx ends.
-func (l *listener) serve(ctx context.Context, notes io.Writer) error {
+// parseFail parses --fail: STATUS, or STATUS:COUNT for the first COUNT requests.
+func (l *listener) parseFail(text string) (err error) {
+	status, count, counted := strings.Cut(text, ":")
+	requests := math.MaxInt
+	if l.status, err = strconv.Atoi(status); err == nil && counted {
+		requests, err = strconv.Atoi(count)
+	}
+	if err != nil || l.status < 300 || l.status > 599 || requests < 1 {
+		return errors.New("must be a status from 300 to 599, or a status and a number of requests, such as 503:3")
+	}
+	l.fail.Store(int64(requests))
+	return nil
+}
+
+// silent is a log that nobody reads: listen prints what happens to each delivery.
+var silent = log.New(io.Discard, "", 0)
+
+// serve receives deliveries until ctx ends. The contexts of the requests end with ctx, and requests in progress then get another second.
+func (l *listener) serve(ctx context.Context) error {
 	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(l.port))
 	if err != nil {
 		return fault.Advise(fmt.Errorf("cannot listen: %w", err), "give another port with --port")
 	}
-	fmt.Fprintf(notes, "Listening on http://%s/ (any path). Stop with Ctrl-C.\n", on.Addr())
+	fmt.Fprintf(l.notes, "Listening on http://%s/ (any path). Stop with Ctrl-C.\n", on.Addr())
 	if l.secret.IsZero() {
-		fmt.Fprint(notes, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
+		fmt.Fprint(l.notes, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
 	}
-	fmt.Fprintf(notes, `
+	fmt.Fprintf(l.notes, `
 To send something here from a server that runs with --dev:
 
   keyhook subscriptions create --url http://%s/ --event-types order.created
@@ -131,52 +150,14 @@ To send something here from a server that runs with --dev:
 The first command prints the signing secret.
 
 `, on.Addr())
-	return l.serveOn(ctx, on)
-}
-
-// failure is the flag --fail: STATUS, or STATUS:COUNT for the first COUNT requests. It is safe for concurrent use once it is set.
-type failure struct {
-	status int // 0 is no failure
-	count  int // 0 is every request
-	sent   atomic.Int64
-}
-
-func (f *failure) parse(text string) error {
-	status, count, counted := strings.Cut(text, ":")
-	var err error
-	if f.status, err = strconv.Atoi(status); err == nil && counted {
-		f.count, err = strconv.Atoi(count)
-	}
-	if err != nil || f.status < 300 || f.status > 599 || counted && f.count < 1 {
-		return errors.New("must be a status from 300 to 599, or a status and a number of requests, such as 503:3")
-	}
-	return nil
-}
-
-// next reports whether the next request must fail.
-func (f *failure) next() bool {
-	return f.status != 0 && (f.count == 0 || f.sent.Add(1) <= int64(f.count))
-}
-
-// maxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
-const maxBody = 4 << 20
-
-// silent is a log that nobody reads: listen prints what happens to each delivery.
-var silent = log.New(io.Discard, "", 0)
-
-// serveOn serves until ctx ends. The contexts of the requests end with ctx, and requests in progress then get another second.
-func (l *listener) serveOn(ctx context.Context, on net.Listener) error {
 	server := &http.Server{
 		Handler: l, ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	defer server.Close()
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(on) }()
-	select {
-	case err := <-failed:
+	context.AfterFunc(ctx, func() { on.Close() })
+	if err := server.Serve(on); ctx.Err() == nil {
 		return err
-	case <-ctx.Done():
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -37,14 +39,15 @@ type delivery struct {
 	Encoding   string             `json:"body_encoding"`
 }
 
-func (d *delivery) succeeded() bool { return d.Status >= 200 && d.Status <= 299 }
+// maxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
+const maxBody = 4 << 20
 
 // ServeHTTP takes a delivery.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "keyhook listen accepts only POST requests", http.StatusMethodNotAllowed)
-		l.printer.note("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80))
+		l.note("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -54,7 +57,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusRequestEntityTooLarge
 		}
 		w.WriteHeader(status)
-		l.printer.note("responded with %d, because the body could not be read: %v", status, err)
+		l.note("responded with %d, because the body could not be read: %v", status, err)
 		return
 	}
 	l.take(w, r, body)
@@ -80,12 +83,12 @@ func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *de
 	if l.save != "" {
 		var err error
 		if d.File, err = l.saveRequest(r); err != nil {
-			l.printer.note("a delivery was not saved: %v", err)
+			l.note("a delivery was not saved: %v", err)
 		}
 	}
 	l.reply(w, r, d)
 	d.DurationMS = float64(time.Since(at).Microseconds()) / 1000
-	l.printer.delivery(d)
+	l.print(d)
 	return d
 }
 
@@ -93,8 +96,8 @@ func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *de
 // the reason.
 func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
 	switch {
-	case l.fail.next():
-		d.Status, d.Note = l.fail.status, "because of --fail"
+	case l.fail.Add(-1) >= 0:
+		d.Status, d.Note = l.status, "because of --fail"
 	case l.forward != "":
 		l.sendOn(w, r, d)
 		return
@@ -156,4 +159,56 @@ func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 		},
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// timeLayout is the layout of the time before each delivery.
+const timeLayout = "15:04:05.000"
+
+// note prints a sentence about a request that is no delivery.
+func (l *listener) note(format string, args ...any) {
+	if !l.asJSON {
+		fmt.Fprintf(l.out, "%s  %s\n\n", time.Now().Format(timeLayout), output.Escape(fmt.Sprintf(format, args...)))
+	}
+}
+
+// print prints a delivery. An error of the output means that nobody reads it.
+func (l *listener) print(d *delivery) {
+	if l.asJSON {
+		_ = output.WriteJSONLine(l.out, d)
+		return
+	}
+	lines := explain(d.Signatures)
+	if d.Signatures == nil {
+		lines = []string{"signatures not verified: there is no secret"}
+	}
+	response := fmt.Sprintf("response %d after %.1f ms", d.Status, d.DurationMS)
+	if d.Note != "" {
+		response += " (" + output.Escape(d.Note) + ")"
+	}
+	lines = append(lines, response)
+	if d.File != "" {
+		lines = append(lines, "saved as "+d.File)
+	}
+	const indent = "\n              " // below the type
+	fmt.Fprintf(l.out, "%s  %s  %s  attempt %s  %s%s\n\n", d.At.Local().Format(timeLayout), orDash(d.EventType), orDash(d.EventID),
+		orDash(d.Attempt), orDash(d.Path), indent+strings.Join(append(lines, shownBody(d.Body)...), indent))
+}
+
+func orDash(text string) string { return cmp.Or(output.Escape(output.Shorten(text, 150)), "–") }
+
+// shownBody returns JSON indented and other text as it is. It escapes what a terminal would obey.
+func shownBody(body string) (lines []string) {
+	const maxLines, maxWidth = 24, 400 // characters of a line
+	var text bytes.Buffer
+	if json.Indent(&text, []byte(body), "", "  ") != nil {
+		text.WriteString(body)
+	}
+	all := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	for _, line := range all[:min(len(all), maxLines)] {
+		lines = append(lines, output.Escape(output.Shorten(line, maxWidth)))
+	}
+	if more := len(all) - maxLines; more > 0 {
+		lines = append(lines, fmt.Sprintf("… %d more lines, %d bytes in total; use --json or --save for the complete body", more, len(body)))
+	}
+	return lines
 }
