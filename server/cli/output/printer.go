@@ -55,7 +55,7 @@ func (p Printer) Write(text string) error {
 func (p Printer) WriteBody(body []byte) error {
 	text := strings.TrimRight(string(body), "\n")
 	if json.Valid(body) {
-		return p.Write(escapeJSON(text) + "\n")
+		return p.Write(EscapeJSON(text, isShown) + "\n")
 	}
 	return p.Write(EscapeLines(text) + "\n")
 }
@@ -89,6 +89,6 @@ func writeJSON(w io.Writer, v any, indent string) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, escapeJSON(document.String()))
+	_, err := io.WriteString(w, EscapeJSON(document.String(), isShown))
 	return err
 }

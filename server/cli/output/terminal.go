@@ -43,11 +43,12 @@ func escape(text string, shown *strings.Replacer) string {
 	return shown.Replace(quoted[1 : len(quoted)-1])
 }
 
-// escapeJSON escapes the same characters in a JSON document. The document keeps its meaning, and its line feeds.
-func escapeJSON(document string) string {
+// EscapeJSON escapes the characters of a JSON document that are not plain. If each of them is within a string, the document keeps its
+// meaning.
+func EscapeJSON(document string, isPlain func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range document {
-		if r == '\n' || unicode.IsGraphic(r) {
+		if isPlain(r) {
 			b.WriteRune(r)
 			continue
 		}
@@ -57,6 +58,9 @@ func escapeJSON(document string) string {
 	}
 	return b.String()
 }
+
+// isShown reports whether a terminal shows a character of a JSON document. Escape escapes the same others, but line feeds.
+func isShown(r rune) bool { return r == '\n' || unicode.IsGraphic(r) }
 
 // Shorten cuts a text to most characters. The last character of a shortened text is "…".
 func Shorten(text string, most int) string {

@@ -5,12 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+	"unicode"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -123,6 +122,7 @@ func (s signed) undoBody(test try) {
 // undoRewriting writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
 func (s signed) undoRewriting(test try) {
 	original := s.Body
+	isASCII := func(r rune) bool { return r <= unicode.MaxASCII }
 	const what = "The JSON was parsed and written again. The signature is over the same JSON, written in another way."
 	layouts := []form.Layout{
 		{},             // JSON.stringify, json.Marshal, Keyhook
@@ -133,10 +133,10 @@ func (s signed) undoRewriting(test try) {
 	for _, text := range [][]byte{original, inOrderSent(original), sorted} {
 		for _, layout := range layouts {
 			for _, layout.Escapes = range []bool{true, false} {
-				written := form.Rewrite(text, layout)
-				for _, s.Body = range [][]byte{written, escapeBeyondASCII(written)} { // of other text than JSON, both are empty
-					test(s, "body_reserialized", what, rawAdvice)
-				}
+				s.Body = form.Rewrite(text, layout)
+				test(s, "body_reserialized", what, rawAdvice)
+				s.Body = []byte(output.EscapeJSON(string(s.Body), isASCII)) // as json.dumps does
+				test(s, "body_reserialized", what, rawAdvice)
 			}
 		}
 	}
@@ -157,17 +157,4 @@ func inOrderSent(text []byte) []byte {
 		members = append(members, `"`+name+`":`+string(event[name]))
 	}
 	return []byte("{" + strings.Join(members, ",") + "}")
-}
-
-// escapeBeyondASCII does what Python's json.dumps does. JSON has such characters only within strings.
-func escapeBeyondASCII(text []byte) []byte {
-	var out []byte
-	for _, unit := range utf16.Encode([]rune(string(text))) {
-		if unit < utf8.RuneSelf {
-			out = append(out, byte(unit))
-		} else {
-			out = fmt.Appendf(out, `\u%04x`, unit)
-		}
-	}
-	return out
 }
