@@ -24,17 +24,16 @@ import (
 
 // feedOptions are the flags of listen that read a feed.
 type feedOptions struct {
-	from, token, organization string
-	subscription, cursorFile  string
-	eventTypes                []string
-	api                       client.Client
+	from, token, subscription, cursorFile string
+	eventTypes                            []string
+	api                                   client.Client
 }
 
 func (o *feedOptions) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.from, "from", "", "`URL` of a server whose events are read, instead of listening; needs --token")
 	flags.StringVar(&o.token, client.FlagToken, "", "access `token` or API key (or "+client.EnvToken+", which is safer: ps shows flags)")
-	flags.StringVar(&o.organization, client.FlagOrganization, "", "act in the organization with this `id` or external id")
+	flags.StringVar(&o.api.Organization, client.FlagOrganization, "", "act in the organization with this `id` or external id")
 	flags.StringVar(&o.subscription, "subscription", "", "`id` or external id of the subscription to read")
 	flags.StringSliceVar(&o.eventTypes, "event-types", nil, "create a subscription to these `types` for the time of the command; '*' means every type")
 	flags.StringVar(&o.cursorFile, "cursor-file", "", "`file` that keeps how far the command has read; without it, the command begins with new events")
@@ -57,7 +56,7 @@ func (o *feedOptions) connect() (err error) {
 	case o.token == "":
 		return fmt.Errorf("--from needs a token; give --%s, or set %s", client.FlagToken, client.EnvToken)
 	}
-	o.api, err = client.Client{Organization: o.organization}.At(o.from, o.token)
+	o.api, err = o.api.At(o.from, o.token)
 	return err
 }
 

@@ -22,7 +22,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -81,17 +80,11 @@ program refuses comes again after some seconds. The token needs events:read, and
 			}
 			return l.feed.connect()
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if l.out, l.notes = cmd.OutOrStdout(), cmd.OutOrStdout(); l.asJSON {
-				l.notes = cmd.ErrOrStderr()
-			}
-			return l.listen(cmd.Context())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.listen(cmd) },
 	}
 	flags := cmd.Flags()
 	output.IntFlag(flags, &l.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
-	secret.define(cmd)
-	flags.StringVar(&l.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
+	secret.define(cmd, &l.prefix)
 	flags.StringVar(&l.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
 	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", l.parseFail)
 	flags.StringVar(&l.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
@@ -101,8 +94,12 @@ program refuses comes again after some seconds. The token needs events:read, and
 }
 
 // listen receives until a signal comes. Later signals change nothing until the process ends: the command timeout sends two.
-func (l *listener) listen(ctx context.Context) error {
-	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+func (l *listener) listen(cmd *cobra.Command) error {
+	ctx, _ := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	l.out, l.notes = cmd.OutOrStdout(), cmd.OutOrStdout()
+	if l.asJSON {
+		l.notes = cmd.ErrOrStderr()
+	}
 	if l.save != "" {
 		if err := os.MkdirAll(l.save, 0o700); err != nil {
 			return fmt.Errorf("--save: %w", err)

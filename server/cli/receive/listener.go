@@ -39,9 +39,6 @@ type delivery struct {
 	Encoding   string             `json:"body_encoding"`
 }
 
-// maxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
-const maxBody = 4 << 20
-
 // ServeHTTP takes a delivery.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
@@ -50,6 +47,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.note("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80))
 		return
 	}
+	const maxBody = 4 << 20 // bytes; Keyhook's largest event has 256 KiB
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		status := http.StatusBadRequest
@@ -77,8 +75,9 @@ func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *de
 		d.Encoding = "lossy" // JSON replaces invalid UTF-8
 	}
 	if !l.secret.IsZero() {
-		d.Signatures = checkSignatures(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
-		d.Verified = isRight(d.Signatures)
+		d.Signatures, d.Verified = checkSignatures(diagnosis.Delivery{
+			Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at,
+		})
 	}
 	if l.save != "" {
 		var err error
@@ -101,7 +100,7 @@ func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
 	case l.forward != "":
 		l.sendOn(w, r, d)
 		return
-	case !isRight(d.Signatures):
+	case d.Signatures != nil && !d.Verified:
 		d.Status = http.StatusUnauthorized
 		http.Error(w, "wrong signature", d.Status)
 		return
@@ -131,15 +130,13 @@ func (l *listener) saveRequest(r *http.Request) (string, error) {
 	}
 }
 
-const forwardTimeout = 30 * time.Second // longer than a sender waits
-
 // forwarding connects to the program of --forward, without a proxy.
 var forwarding = &http.Transport{}
 
 // sendOn sends a delivery to the program of --forward with the same bytes and headers, and returns the program's response to the sender.
 // Without a response, it responds with 502. It sets the status of d, and a note about the response.
 func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
-	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second) // longer than a sender waits
 	defer cancel()
 	proxy := httputil.ReverseProxy{
 		Transport: forwarding, ErrorLog: silent,

@@ -27,6 +27,7 @@ import (
 // verifyOptions are the flags of verify, and the delivery that they name.
 type verifyOptions struct {
 	diagnosis.Delivery
+	secret      secretFlags
 	headers     []string
 	headersFile string
 	request     string
@@ -38,7 +39,6 @@ type verifyOptions struct {
 // NewVerify returns the command verify.
 func NewVerify() *cobra.Command {
 	var o verifyOptions
-	var secret secretFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the signatures of a delivery, and explain a wrong signature",
@@ -52,35 +52,28 @@ Give the delivery as a saved request, or as headers and a body. To save requests
 The exit code is 1 if a signature is wrong, and 2 if the command line is wrong.`,
 		Example: `  keyhook verify --secret-file secret.txt --request deliveries/1.http --at sent
   keyhook verify --secret-file secret.txt --headers-file headers.txt --body body.json`,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := secret.read(cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			o.Secret = text.Reveal()
-			return o.read(cmd.InOrStdin())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.verify(cmd.OutOrStdout()) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return o.read(cmd.InOrStdin()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.verify(cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
-	secret.define(cmd)
+	o.secret.define(cmd, &o.HeaderPrefix)
 	flags.StringVar(&o.request, "request", "", "`file` with the complete request; - means the standard input")
 	flags.StringArrayVarP(&o.headers, "header", "H", nil, "one `header`, as 'Name: value'; repeat the flag for more")
 	flags.StringVar(&o.headersFile, "headers-file", "", "`file` with headers, one on each line")
 	flags.StringVar(&o.body, "body", "", "`file` with the body; - means the standard input")
 	flags.StringVar(&o.at, "at", "now", "`time` of the check: now, sent (when the delivery was sent), or RFC 3339")
 	flags.DurationVar(&o.Tolerance, "tolerance", signature.DefaultTolerance, "maximum difference between the timestamp and --at")
-	flags.StringVar(&o.HeaderPrefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.BoolVar(&o.asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-// maxSaved bounds a file in bytes. The largest delivery is a fraction of it.
-const maxSaved = 16 << 20
-
-// read reads the headers, the body and the time of the check. --header overrides --headers-file, and both override --request.
+// read reads the secret, the headers, the body and the time of the check. --header overrides --headers-file, and both override --request.
 func (o *verifyOptions) read(in io.Reader) error {
+	secret, err := o.secret.read(in)
+	o.Secret = secret.Reveal()
 	switch {
+	case err != nil:
+		return err
 	case o.Secret == "":
 		return errors.New("there is no secret; give --secret-file, or set " + config.EnvWebhookSecret)
 	case o.Tolerance <= 0:
@@ -103,7 +96,7 @@ func (o *verifyOptions) read(in io.Reader) error {
 		if source.path == "" {
 			continue
 		}
-		text, err := output.ReadFile(in, source.path, maxSaved)
+		text, err := output.ReadFile(in, source.path, 16<<20) // the largest delivery is a fraction of it
 		if err == nil {
 			err = source.parse(text)
 		}
@@ -117,13 +110,10 @@ func (o *verifyOptions) read(in io.Reader) error {
 	return o.readClock()
 }
 
-// emptyLine ends the headers of a request.
-var emptyLine = regexp.MustCompile(`\n\r?\n`)
-
 // parseRequest parses a request as it was on the wire, with either line ending. Everything after the headers is the body, even if
 // Content-Length says less: the bytes that were added may be the mistake.
 func (o *verifyOptions) parseRequest(text string) error {
-	end := emptyLine.FindStringIndex(text)
+	end := regexp.MustCompile(`\n\r?\n`).FindStringIndex(text)
 	if end == nil {
 		return fault.Advise(errors.New("the request has no empty line between headers and body"), "save it again with \"keyhook listen --save\"")
 	}
@@ -168,8 +158,7 @@ func (o *verifyOptions) readClock() (err error) {
 
 // verify checks the delivery, prints the report, and returns an error if something is wrong.
 func (o *verifyOptions) verify(out io.Writer) (err error) {
-	results := checkSignatures(o.Delivery)
-	isValid := isRight(results)
+	results, isValid := checkSignatures(o.Delivery)
 	if !isValid {
 		err = errors.New("a signature of the delivery is wrong")
 	}
@@ -188,8 +177,10 @@ func (o *verifyOptions) verify(out io.Writer) (err error) {
 // secretFlags are the flags for the signing secret of a subscription.
 type secretFlags struct{ text, file string }
 
-func (s *secretFlags) define(cmd *cobra.Command) {
+// define gives cmd the flags, and the flag for the prefix of the headers.
+func (s *secretFlags) define(cmd *cobra.Command, prefix *string) {
 	flags := cmd.Flags()
+	flags.StringVar(prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&s.text, "secret", "", "signing `secret`, whsec_… (or "+config.EnvWebhookSecret+", which is safer: ps shows flags)")
 	flags.StringVar(&s.file, "secret-file", "", "`file` with the signing secret")
 	cmd.MarkFlagsMutuallyExclusive("secret", "secret-file")
@@ -213,21 +204,16 @@ func (s *secretFlags) read(in io.Reader) (redact.Text, error) {
 // absent is the verdict on a scheme without a signature in a delivery that is signed in the other scheme.
 const absent = "absent"
 
-// checkSignatures checks a delivery in both schemes.
-func checkSignatures(d diagnosis.Delivery) []diagnosis.Result {
-	results := diagnosis.Check(d)
+// checkSignatures checks a delivery in both schemes. areRight means that no signature is wrong. At least one is right then.
+func checkSignatures(d diagnosis.Delivery) (results []diagnosis.Result, areRight bool) {
+	results = diagnosis.Check(d)
 	hasNone := func(v diagnosis.Result) bool { return d.Header.Get(v.Header) == "" }
 	for i, v := range results {
 		if errors.Is(v.Err, signature.ErrMissing) && hasNone(v) && !hasNone(results[1-i]) {
 			results[i] = diagnosis.Result{Scheme: v.Scheme, Header: v.Header, Verdict: absent}
 		}
 	}
-	return results
-}
-
-// isRight reports whether no signature is wrong. At least one is right then.
-func isRight(results []diagnosis.Result) bool {
-	return !slices.ContainsFunc(results, func(v diagnosis.Result) bool { return v.Verdict == diagnosis.Wrong })
+	return results, !slices.ContainsFunc(results, func(v diagnosis.Result) bool { return v.Verdict == diagnosis.Wrong })
 }
 
 // explain says in sentences what is right, and what is wrong and how to fix it.
@@ -244,10 +230,7 @@ func explain(results []diagnosis.Result) (lines []string) {
 		}
 		lines = append(lines, v.Header+text)
 		for _, m := range v.Mistakes {
-			mark := "probably"
-			if m.Proved {
-				mark = "proved"
-			}
+			mark := map[bool]string{true: "proved", false: "probably"}[m.Proved]
 			lines = append(lines, "  "+m.Name+" ("+mark+")", "    "+m.What, "    → "+m.Advice)
 		}
 	}
