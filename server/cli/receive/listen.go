@@ -245,17 +245,16 @@ func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
 	switch {
 	case l.fail.Add(-1) >= 0:
 		d.Status, d.Note = l.status, "because of --fail"
+		w.WriteHeader(d.Status)
 	case l.forward != "":
 		l.sendOn(w, r, d)
-		return
 	case d.Signatures != nil && !d.Verified:
 		d.Status = http.StatusUnauthorized
 		http.Error(w, "wrong signature", d.Status)
-		return
 	default:
 		d.Status = http.StatusNoContent
+		w.WriteHeader(d.Status)
 	}
-	w.WriteHeader(d.Status)
 }
 
 // saveRequest writes a request as it came to the next free file N.http, for verify --request. It returns the file's path.
@@ -306,8 +305,7 @@ func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// timeLayout is the layout of the time before each delivery.
-const timeLayout = "15:04:05.000"
+const timeLayout = "15:04:05.000" // of the time before each delivery
 
 // note prints a sentence about a request that is no delivery.
 func (l *listener) note(format string, args ...any) {

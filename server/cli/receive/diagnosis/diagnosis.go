@@ -25,13 +25,10 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 )
 
-// Scheme is one of the two ways in which a delivery is signed.
-type Scheme string
-
-// The schemes, in the order of the results.
+// The schemes, the two ways in which a delivery is signed, in the order of the results.
 const (
-	Hex      Scheme = "hex"      // X-Service-Signature
-	Standard Scheme = "standard" // webhook-signature, as in Standard Webhooks
+	Hex      = "hex"      // X-Service-Signature
+	Standard = "standard" // webhook-signature, as in Standard Webhooks
 )
 
 // Delivery is a request that a receiver got, with the settings of that receiver. Header, Body, Secret and Now must be set.
@@ -60,7 +57,7 @@ const (
 
 // Result is the result for one scheme.
 type Result struct {
-	Scheme   Scheme    `json:"scheme"`
+	Scheme   string    `json:"scheme"`             // Hex or Standard
 	Header   string    `json:"header"`             // name of the header with the signature
 	Verdict  string    `json:"verdict"`            // Right or Wrong; Wrong for a right signature that is too old or too new
 	Err      error     `json:"-"`                  // of dispatch/signature; nil if Verdict is Right
@@ -92,7 +89,7 @@ func Check(d Delivery) (results []Result) {
 // signed is a delivery in one of its two schemes.
 type signed struct {
 	Delivery
-	scheme                   Scheme
+	scheme                   string
 	signature, timestamp, id string // names of the headers
 	verifier                 func(signature.Verifier, http.Header, []byte, time.Time) error
 	writing                  string // how a signature is written
