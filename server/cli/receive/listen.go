@@ -42,9 +42,10 @@ type listener struct {
 	secret  redact.Text // none: signatures are not verified
 	prefix  string
 	forward string
-	to      *url.URL     // of forward
-	status  int          // of --fail
-	fail    atomic.Int64 // so many more requests get that status
+	to      *url.URL       // of forward
+	program http.Transport // to forward, without a proxy
+	status  int            // of --fail
+	fail    atomic.Int64   // so many more requests get that status
 	save    string
 	saved   atomic.Int64 // the number of the last file
 	feed    feedOptions
@@ -277,16 +278,13 @@ func (l *listener) saveRequest(r *http.Request) (string, error) {
 	}
 }
 
-// forwarding connects to the program of --forward, without a proxy.
-var forwarding = &http.Transport{}
-
 // sendOn sends a delivery to the program of --forward with the same bytes and headers, and returns the program's response to the sender.
 // Without a response, it responds with 502. It sets the status of d, and a note about the response.
 func (l *listener) sendOn(w http.ResponseWriter, r *http.Request, d *delivery) {
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second) // longer than a sender waits
 	defer cancel()
 	proxy := httputil.ReverseProxy{
-		Transport: forwarding, ErrorLog: silent,
+		Transport: &l.program, ErrorLog: silent,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL, p.Out.Host = l.to, ""
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} { // a tunnel writes them

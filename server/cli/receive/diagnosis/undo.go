@@ -124,14 +124,13 @@ func (s signed) undoRewriting(test try) {
 	original := s.Body
 	isASCII := func(r rune) bool { return r <= unicode.MaxASCII }
 	const what = "The JSON was parsed and written again. The signature is over the same JSON, written in another way."
-	layouts := []form.Layout{
-		{},             // JSON.stringify, json.Marshal, Keyhook
-		{Spaced: true}, // json.dumps
-		{Indented: true},
-	}
 	sorted := form.Rewrite(original, form.Layout{Sorted: true, Escapes: true})
 	for _, text := range [][]byte{original, inOrderSent(original), sorted} {
-		for _, layout := range layouts {
+		for _, layout := range []form.Layout{
+			{},             // JSON.stringify, json.Marshal, Keyhook
+			{Spaced: true}, // json.dumps
+			{Indented: true},
+		} {
 			for _, layout.Escapes = range []bool{true, false} {
 				s.Body = form.Rewrite(text, layout)
 				test(s, "body_reserialized", what, rawAdvice)
