@@ -22,7 +22,6 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/cli/output"
-	"github.com/keyhook/keyhook/server/form"
 )
 
 // The schemes, the two ways in which a delivery is signed, in the order of the results.
@@ -166,7 +165,7 @@ func (s signed) guessContent() (found []Mistake) {
 		fmt.Sprintf("The body belongs to event %s, but %s is %s.", output.Quote(event.ID), s.id, output.Quote(id)),
 		"Use the headers and the body of the same request.")
 	sent := inOrderSent(s.Body)
-	add(sent != nil && !bytes.Equal(form.Rewrite(sent, form.Layout{Escapes: true}), s.Body), "body_reserialized",
+	add(sent != nil && !bytes.Equal(sent, s.Body), "body_reserialized",
 		`The JSON was parsed and written again. Keyhook sends an event without white space and with "id" first.`, rawAdvice)
 	add(len(s.Body) == 0, "body_empty", "The body is empty.", readBeforeAdvice)
 	add(len(s.Body) > 0 && !json.Valid(s.Body), "body_not_json",

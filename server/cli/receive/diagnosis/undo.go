@@ -79,12 +79,10 @@ func (s signed) undoWriting(test try) {
 			s.Header.Del(s.HeaderPrefix + "-Signature-Previous")
 			test(s, name, what, s.writing)
 		}
-		for _, label := range []string{standardVersion, "sha256=", "v1="} {
-			if rest, found := strings.CutPrefix(text, label); found {
-				with(rest, "signature_label", `The signature has the label "`+label+`" before it.`)
-			}
-		}
 		with(text, "signature_label", `The signature lacks the "v1," before it.`)
+		for _, label := range []string{standardVersion, "sha256=", "v1="} {
+			with(strings.TrimPrefix(text, label), "signature_label", `The signature has the label "`+label+`" before it.`)
+		}
 		with(strings.ToLower(text), "signature_upper_case", "The hex digits of the signature are upper case.")
 		if sum, err := base64.StdEncoding.DecodeString(text); err == nil {
 			with(hex.EncodeToString(sum), "signature_in_base64", "The signature is written in base64.")
@@ -141,7 +139,7 @@ func (s signed) undoRewriting(test try) {
 	}
 }
 
-// inOrderSent puts the members of an event in the order in which Keyhook sends them. It returns nil for other JSON.
+// inOrderSent writes an event as Keyhook sends it: without white space, and its members in this order. It returns nil for other JSON.
 func inOrderSent(text []byte) []byte {
 	var event map[string]json.RawMessage
 	names := []string{"id", "type", "timestamp", "organization_id", "data"}
@@ -150,10 +148,7 @@ func inOrderSent(text []byte) []byte {
 	}
 	var members []string
 	for _, name := range names {
-		if event[name] == nil {
-			return nil
-		}
 		members = append(members, `"`+name+`":`+string(event[name]))
 	}
-	return []byte("{" + strings.Join(members, ",") + "}")
+	return form.Rewrite([]byte("{"+strings.Join(members, ",")+"}"), form.Layout{Escapes: true}) // nil if a member is missing
 }
