@@ -99,8 +99,8 @@ func TestDescription(t *testing.T) {
 				}
 			})
 			t.Run("has a body if the route reads one", func(t *testing.T) {
-				if (r.Body > 0) != (op.Body != nil) {
-					t.Errorf("the route takes %d bytes; a body is described: %v", r.Body, op.Body != nil)
+				if (r.Body > 0) != (op.Body != "") {
+					t.Errorf("the route takes %d bytes; a body is described: %v", r.Body, op.Body != "")
 				}
 			})
 			t.Run("has the problems that the route can respond with", func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestDescription(t *testing.T) {
 					}
 				}
 				for status, response := range op.Responses {
-					problem := response.Content["application/problem+json"] != nil
+					_, problem := response.Content["application/problem+json"]
 					// The tests of each route show whether it can conflict.
 					if problem && !want[status] && status != "409" {
 						t.Errorf("%s is described, which this route cannot meet", status)
@@ -119,7 +119,7 @@ func TestDescription(t *testing.T) {
 					if problem != (len(response.Codes) > 0) {
 						t.Errorf("%s lists %d codes, and is a problem: %v", status, len(response.Codes), problem)
 					}
-					if response.Headers["X-Request-Id"].Schema == nil {
+					if _, found := response.Headers["X-Request-Id"]; !found {
 						t.Errorf("%s has no X-Request-Id", status)
 					}
 					// Operations of all kinds share the problem, with the rate headers.
@@ -186,7 +186,7 @@ func TestDescribedProblems(t *testing.T) {
 			}
 		}
 	}
-	for name := range servertest.Object(d.Doc["components"], "x-problems") {
+	for name := range servertest.Object(d.Doc, "components", "x-problems") {
 		if !sets[name] {
 			t.Errorf("no operation has the set %s", name)
 		}
@@ -208,7 +208,7 @@ func explainedCodes(response map[string]any) map[string]bool {
 // parametersOf lists the parameters that a description must have, as "in name", sorted.
 func parametersOf(r server.Route) []string {
 	var list []string
-	for _, part := range servertest.Segments(r.Pattern) {
+	for _, part := range strings.Split(r.Pattern, "/") {
 		if name, found := strings.CutPrefix(part, "{"); found {
 			list = append(list, "path "+strings.TrimSuffix(name, "}"))
 		}

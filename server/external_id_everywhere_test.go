@@ -141,11 +141,15 @@ func TestExternalIDsEverywhere(t *testing.T) {
 func TestFieldsThatNameSomethingAreTried(t *testing.T) {
 	t.Parallel()
 	names := []string{"subscription_id", "key_id", "user_id", "organization_id", "subscription", "user", "organization"}
-	for _, op := range written(t).Operations {
-		if op.Body == nil {
+	d := written(t)
+	for _, op := range d.Operations {
+		if op.Body == "" {
 			continue
 		}
-		schema := op.Body
+		schema, err := d.Compile(op.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for schema.Ref != nil {
 			schema = schema.Ref
 		}

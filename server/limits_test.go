@@ -35,7 +35,7 @@ func TestDescribedLimits(t *testing.T) {
 	ids["plans/{name}"], ids["roles/{name}"] = "plans/gold", "roles/clerk"
 
 	for _, op := range d.Operations {
-		if op.Body == nil {
+		if op.Body == "" {
 			continue
 		}
 		path := op.Path

@@ -3,8 +3,11 @@ package servertest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,34 +18,22 @@ import (
 
 // find returns the operation of a request; nil if there is none. A fixed path wins over a path with parameters, whatever the
 // method.
-func (d *Description) find(method, path string) *Operation {
+func (d *Description) find(method string, at *url.URL) *Operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	asked, best := Segments(path), "" // the path of the operation
+	asked, best := strings.TrimSuffix(at.EscapedPath(), "/")+"/", "" // the pattern of the operation
 	for _, op := range d.Operations {
-		if op.matches(asked) && (best == "" || !strings.Contains(op.Path, "{")) {
-			best = op.Path
+		if matches, _ := path.Match(op.pattern, asked); matches && (best == "" || !strings.Contains(op.pattern, "*")) {
+			best = op.pattern
 		}
 	}
 	for _, op := range d.Operations {
-		if op.Path == best && op.Method == method {
+		if op.pattern == best && op.Method == method {
 			return op
 		}
 	}
 	return nil
-}
-
-func (op *Operation) matches(asked []string) bool {
-	if len(asked) != len(op.segments) {
-		return false
-	}
-	for i, s := range op.segments {
-		if !strings.HasPrefix(s, "{") && s != asked[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // everywhere are headers of responses that need no description: the standard headers of HTTP, and Cache-Control, which every response to
@@ -59,90 +50,87 @@ func (op *Operation) IsOpen() bool {
 
 // check returns everything that a response has and is not described, or lacks and should have. If the request was accepted, it
 // returns what the request has and is not described.
-func (d *Description) check(a Response) (wrong []string) {
+func (d *Description) check(a Response) (wrong findings) {
 	r := a.Request
-	op := d.find(r.Method, r.URL.Path)
+	op := d.find(r.Method, r.URL)
 	if op == nil || !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") {
 		return nil // other tests cover the routes
 	}
-	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	if err := op.read(); err != nil {
-		return []string{err.Error()}
-	}
 	described, ok := op.Responses[strconv.Itoa(a.StatusCode)]
 	if !ok {
-		note("status %d is not described", a.StatusCode)
+		wrong.add("status %d is not described", a.StatusCode)
 		return wrong
 	}
 	for name, h := range described.Headers {
 		values := a.Header.Values(name)
 		if len(values) == 0 && h.required {
-			note("there is no header %s", name)
+			wrong.add("there is no header %s", name)
 		}
 		for _, value := range values {
-			if err := h.checkText(value); err != nil {
-				note("header %s: %v", name, err)
-			}
+			wrong.addError("header "+name, d.validateText(h, value))
 		}
 	}
 	for name := range a.Header {
 		if _, found := described.Headers[name]; !found && !slices.Contains(everywhere, name) {
-			note("header %s is not described", name)
+			wrong.add("header %s is not described", name)
 		}
 	}
 	// Thousands of refusals differ only in their ids.
 	refusal := op.Line() + strings.Replace(a.Text, a.Header.Get("X-Request-Id"), "", 1)
 	_, known := d.refusals.Load(refusal)
 	if r.Method != http.MethodHead && !known {
-		wrong = append(wrong, described.checkBody(a, d.fieldCodes)...)
+		d.checkBody(&wrong, described, a)
 	}
 	if a.StatusCode >= 400 && len(wrong) == 0 && r.Method != http.MethodHead {
 		d.refusals.Store(refusal, true)
 	}
 	if a.StatusCode < 300 {
-		wrong = append(wrong, op.checkRequest(r)...)
+		d.checkRequest(&wrong, op, r)
 	}
 	return wrong
 }
 
+// findings are the differences between a description and what was there.
+type findings []string
+
+func (f *findings) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+func (f *findings) addError(what string, err error) {
+	if err != nil {
+		f.add("%s: %v", what, err)
+	}
+}
+
 // checkBody compares a body with the description of the response.
-func (r response) checkBody(a Response, fieldCodes map[string]bool) (wrong []string) {
-	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	if len(r.Content) == 0 {
+func (d *Description) checkBody(wrong *findings, described response, a Response) {
+	if len(described.Content) == 0 {
 		if a.Text != "" {
-			note("a body is not described: %s", a.Text)
+			wrong.add("a body is not described: %s", a.Text)
 		}
-		return wrong
+		return
 	}
 	mediaType, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
-	schema, ok := r.Content[mediaType]
+	schema, ok := described.Content[mediaType]
 	if !ok {
-		note("media type %q is not described", mediaType)
-		return wrong
+		wrong.add("media type %q is not described", mediaType)
+		return
 	}
-	var body any = a.Text
 	if strings.HasSuffix(mediaType, "json") {
-		var err error
-		if body, err = jsonschema.UnmarshalJSON(strings.NewReader(a.Text)); err != nil {
-			note("body: %v", err)
-			return wrong
-		}
-	}
-	if err := schema.Validate(body); err != nil {
-		note("body: %v", err)
+		wrong.addError("body", d.validateJSON(schema, strings.NewReader(a.Text)))
+	} else {
+		wrong.addError("body", d.Validate(schema, a.Text))
 	}
 	if mediaType != "application/problem+json" {
-		return wrong
+		return
 	}
-	if code := a.Field("code"); !r.Codes[code] {
-		note("code %s is not described", code)
+	if code := a.Field("code"); !described.Codes[code] {
+		wrong.add("code %s is not described", code)
 	}
 	for _, field := range a.Fields() {
-		if _, code, _ := strings.Cut(field, ": "); !fieldCodes[code] {
-			note("code of field %s is not described", field)
+		if _, code, _ := strings.Cut(field, ": "); !d.fieldCodes[code] {
+			wrong.add("code of field %s is not described", field)
 		}
 	}
-	return wrong
 }
 
 // ProxiedRoute begins the patterns of the routes that a proxy asks with the request of its client.
@@ -158,51 +146,47 @@ func (op *Operation) Line() string { return op.Method + " " + op.Path }
 const largest = 1 << 20
 
 // checkRequest compares an accepted request with the description of the operation.
-func (op *Operation) checkRequest(r *http.Request) (wrong []string) {
-	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+func (d *Description) checkRequest(wrong *findings, op *Operation, r *http.Request) {
 	for name, values := range r.URL.Query() {
 		if op.IsOpen() || op.IsProxied() {
 			break // the body is not read
 		}
-		p, ok := op.Parameters["query "+name]
-		if !ok {
-			note("query parameter %s was taken and is not described", name)
-			continue
-		}
-		if err := p.checkText(values[0]); err != nil {
-			note("query parameter %s was taken: %v", name, err)
+		if p, ok := op.Parameters["query "+name]; ok {
+			wrong.addError("query parameter "+name+" was taken", d.validateText(p, values[0]))
+		} else {
+			wrong.add("query parameter %s was taken and is not described", name)
 		}
 	}
-	if r.ContentLength <= 0 || r.ContentLength > largest || r.GetBody == nil || op.Body == nil {
-		return wrong
+	if r.ContentLength <= 0 || r.ContentLength > largest || r.GetBody == nil || op.Body == "" {
+		return
 	}
 	sent, err := r.GetBody()
-	if err != nil {
-		note("body: %v", err)
-		return wrong
-	}
-	body, err := jsonschema.UnmarshalJSON(sent)
 	if err == nil {
-		err = op.Body.Validate(body)
+		err = d.validateJSON(op.Body, sent)
 	}
-	if err != nil {
-		note("the body was taken: %v", err)
-	}
-	return wrong
+	wrong.addError("the body was taken", err)
 }
 
-// checkText compares the text of a parameter or a header with its schema.
-func (p parameter) checkText(text string) error {
+// validateText compares the text of a parameter or a header with its schema.
+func (d *Description) validateText(p parameter, text string) error {
 	if _, err := strconv.ParseInt(text, 10, 64); p.number && err == nil {
-		return p.Schema.Validate(json.Number(text))
+		return d.Validate(p.schema, json.Number(text))
 	}
-	return p.Schema.Validate(text)
+	return d.Validate(p.schema, text)
+}
+
+func (d *Description) validateJSON(schema string, text io.Reader) error {
+	value, err := jsonschema.UnmarshalJSON(text)
+	if err != nil {
+		return err
+	}
+	return d.Validate(schema, value)
 }
 
 // isDescribed fails the test unless request and response are as openapi.yaml describes them.
 func isDescribed(t testing.TB, line string, a Response) {
 	t.Helper()
-	d, err := described()
+	d, err := Described()
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}

@@ -1,7 +1,7 @@
 package servertest
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,120 +23,92 @@ import (
 type Description struct {
 	Doc        map[string]any // as written
 	Operations []*Operation
+	Schemas    map[string]bool // of all parameters, headers and bodies, as JSON pointers
 	fieldCodes map[string]bool // of problems with fields
 	refusals   sync.Map        // operation and body of those that have been looked at, and were as described
+	mu         sync.Mutex      // of the compiler
+	compiler   *jsonschema.Compiler
 }
 
-// Operation is one method of one path.
+// Operation is one method of one path. It has JSON pointers to its schemas.
 type Operation struct {
 	Method, Path string
-	segments     []string // of the path, without its slashes
+	pattern      string // of the path, for path.Match
 	Node         map[string]any
 	Parameters   map[string]parameter // by "in name"
-	Body         *jsonschema.Schema   // nil if none is described
+	Body         string               // the schema; empty if none is described
 	Responses    map[string]response  // by status
-	read         func() error         // sets the three fields above. Compiling the schemas of all operations takes longer than many a test
 }
 
 // parameter is a parameter of an operation, or a header of a response.
 type parameter struct {
+	schema   string
 	required bool
 	number   bool // it is written as a number
-	Schema   *jsonschema.Schema
 }
 
 type response struct {
 	Headers map[string]parameter
-	Content map[string]*jsonschema.Schema // by media type
-	Codes   map[string]bool               // of problems; nil if it is none
+	Content map[string]string // schemas by media type
+	Codes   map[string]bool   // of problems; nil if it is none
 }
+
+// DescriptionFile names the environment variable with the file of the description as JSON. Without it, each process makes its own, which
+// takes longer than many a test.
+const DescriptionFile = "KEYHOOK_TEST_DESCRIPTION"
 
 // Described reads openapi.yaml once for all tests.
 var Described = sync.OnceValues(func() (*Description, error) {
-	d, err := described()
-	if err != nil {
-		return nil, err
-	}
-	for _, op := range d.Operations {
-		if err := op.read(); err != nil {
-			return nil, err
-		}
-	}
-	return d, nil
-})
-
-// described is Described without the schemas of the operations that no test has used yet.
-var described = sync.OnceValues(func() (*Description, error) {
-	text, err := os.ReadFile(os.Getenv(descriptionFile))
+	text, err := os.ReadFile(os.Getenv(DescriptionFile))
 	if err != nil {
 		text, err = server.Description()
 	}
-	if err != nil {
+	d := &Description{Schemas: map[string]bool{}, compiler: jsonschema.NewCompiler()}
+	var strict map[string]any
+	if err = cmp.Or(err, json.Unmarshal(text, &d.Doc), json.Unmarshal(text, &strict)); err != nil {
 		return nil, err
 	}
-	return describe(text)
-})
-
-// descriptionFile names the environment variable of ShareDescription.
-const descriptionFile = "KEYHOOK_TEST_DESCRIPTION"
-
-// ShareDescription makes the description once for a test process and its child processes. It returns a function that removes it.
-func ShareDescription() (remove func(), err error) {
-	if os.Getenv(descriptionFile) != "" {
-		return func() {}, nil
-	}
-	text, err := server.Description()
-	if err != nil {
+	// Clients must ignore fields that they do not know, but our own responses and examples have none.
+	forbidOthers(strict, strict)
+	d.compiler.DefaultDraft(jsonschema.Draft2020)
+	d.compiler.AssertFormat()
+	if err := d.compiler.AddResource(resource, strict); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp("", "openapi-*.json")
-	if err != nil {
-		return nil, err
+	for path, item := range Object(d.Doc, "paths") {
+		at := "/paths/" + strings.ReplaceAll(path, "/", "~1")
+		for key := range item.(map[string]any) {
+			if slices.Contains([]string{"get", "post", "put", "patch", "delete", "head"}, key) {
+				op, wrong := d.operation(path, at, key)
+				d.Operations, err = append(d.Operations, op), errors.Join(err, wrong)
+			}
+		}
 	}
-	_, err = f.Write(text)
-	return func() { _ = os.Remove(f.Name()) }, errors.Join(err, f.Close(), os.Setenv(descriptionFile, f.Name()))
-}
-
-// describe parses a description.
-func describe(text []byte) (*Description, error) {
-	d := &Description{}
-	if err := json.Unmarshal(text, &d.Doc); err != nil {
-		return nil, err
-	}
-	reader, err := NewReading(d, text)
-	if err != nil {
-		return nil, err
-	}
-	reader.paths()
 	about, _ := Member(d.Doc, "components", "schemas", "FieldProblem", "description").(string)
 	d.fieldCodes = Codes(about)
-	return d, reader.Err
-}
-
-// Reading turns the YAML tree into operations. It stops at the first error.
-type Reading struct {
-	*Description
-	mu       sync.Mutex // for the operations that are read later
-	compiler *jsonschema.Compiler
-	Err      error
-}
-
-// NewReading compiles schemas in which no object has undescribed fields. Clients must ignore fields that they do not know, but
-// our own responses and examples have none.
-func NewReading(d *Description, text []byte) (*Reading, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	forbidOthers(doc.(map[string]any), doc)
-	r := &Reading{Description: d, compiler: jsonschema.NewCompiler()}
-	r.compiler.DefaultDraft(jsonschema.Draft2020)
-	r.compiler.AssertFormat()
-	return r, r.compiler.AddResource(resource, doc)
-}
+	return d, err
+})
 
 // resource is the name of the description in the schema compiler.
 const resource = "file:///openapi.json"
+
+// Compile returns the schema at a JSON pointer. All of them would take longer than many a test.
+func (d *Description) Compile(at string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.compiler.Compile(resource + "#" + inURL.Replace(at))
+}
+
+var inURL = strings.NewReplacer("{", "%7B", "}", "%7D")
+
+// Validate compares a value with the schema at a JSON pointer.
+func (d *Description) Validate(at string, value any) error {
+	schema, err := d.Compile(at)
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
 
 // forbidOthers forbids fields that are not among the properties of an object. It merges allOf into one object first, because
 // each part alone would refuse the fields of the others.
@@ -188,103 +160,80 @@ func Member(node any, names ...string) any {
 	return node
 }
 
-func (d *Reading) paths() {
-	paths, _ := d.Doc["paths"].(map[string]any)
-	for path, item := range paths {
-		at := "/paths/" + strings.ReplaceAll(path, "/", "~1")
-		for key, node := range item.(map[string]any) {
-			method := strings.ToUpper(key)
-			if !slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"}, method) {
-				continue
-			}
-			op := &Operation{
-				Method: method, Path: path, segments: Segments(path), Node: node.(map[string]any),
-				Parameters: map[string]parameter{}, Responses: map[string]response{},
-			}
-			op.read = sync.OnceValue(func() error {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				d.operation(op, at, item, key)
-				return d.Err
-			})
-			d.Operations = append(d.Operations, op)
-		}
-	}
-}
+var pathParameter = regexp.MustCompile(`{[a-z_]+}`)
 
-// operation reads one operation of a path.
-func (d *Reading) operation(op *Operation, at string, item any, key string) {
+// operation reads one method of a path.
+func (d *Description) operation(path, at, key string) (*Operation, error) {
+	item := Object(d.Doc, "paths", path)
+	node := Object(item, key)
+	op := &Operation{
+		Method: strings.ToUpper(key), Path: path, pattern: pathParameter.ReplaceAllString(path, "*"),
+		Node: node, Parameters: map[string]parameter{}, Responses: map[string]response{},
+	}
 	d.parameters(op, at, item)
-	d.parameters(op, at+"/"+key, op.Node)
-	bodyAt, body := Follow(d.Doc, at+"/"+key+"/requestBody", Object(op.Node, "requestBody"))
-	if body != nil {
-		op.Body = d.content(bodyAt, body)["application/json"]
-	}
-	for status, r := range Object(op.Node, "responses") {
+	at += "/" + key
+	d.parameters(op, at, node)
+	bodyAt, body := Follow(d.Doc, at+"/requestBody", Object(node, "requestBody"))
+	op.Body = d.content(bodyAt, body)["application/json"]
+	for status, r := range Object(node, "responses") {
 		if status != "default" {
-			op.Responses[status] = d.response(at+"/"+key+"/responses/"+status, r.(map[string]any), status)
+			op.Responses[status] = d.response(at+"/responses/"+status, r.(map[string]any), status)
 		}
 	}
-	d.problems(op, at+"/"+key+"/responses/default")
+	return op, d.problems(op, at+"/responses/default")
 }
 
-func (d *Reading) parameters(op *Operation, at string, node any) {
-	list, _ := Member(node, "parameters").([]any)
+func (d *Description) parameters(op *Operation, at string, node map[string]any) {
+	list, _ := node["parameters"].([]any)
 	for i, p := range list {
 		at, p := Follow(d.Doc, at+"/parameters/"+strconv.Itoa(i), p.(map[string]any))
 		op.Parameters[fmt.Sprint(p["in"], " ", p["name"])] = d.parameter(at, p)
 	}
 }
 
-func (d *Reading) parameter(at string, node map[string]any) parameter {
+func (d *Description) parameter(at string, node map[string]any) parameter {
 	required, _ := node["required"].(bool)
-	schemaAt, schema := Follow(d.Doc, at+"/schema", Object(node, "schema"))
-	return parameter{required, schema["type"] == "integer", d.Schema(schemaAt)}
+	at, schema := Follow(d.Doc, at+"/schema", Object(node, "schema"))
+	d.Schemas[at] = true
+	return parameter{at, required, schema["type"] == "integer"}
 }
 
 // problems reads the default response of an operation once for each status in x-problems, with the codes of that status.
-func (d *Reading) problems(op *Operation, at string) {
-	own := maps.Clone(Object(op.Node, "x-problems"))
-	sets, _ := own["sets"].([]any)
-	delete(own, "sets")
-	lists := []map[string]any{own}
+func (d *Description) problems(op *Operation, at string) error {
+	lists := []map[string]any{Object(op.Node, "x-problems")}
+	sets, _ := lists[0]["sets"].([]any)
 	for _, name := range sets {
-		set := Object(Object(d.Doc["components"], "x-problems"), name.(string))
+		set := Object(d.Doc, "components", "x-problems", name.(string))
 		if set == nil {
-			d.fail("%s: there is no set %q of problems", op.Line(), name)
+			return fmt.Errorf("%s: there is no set %q of problems", op.Line(), name)
 		}
 		lists = append(lists, set)
 	}
-	response := Object(Object(op.Node, "responses"), "default")
 	for _, list := range lists {
 		for status, codes := range list {
+			if status == "sets" {
+				continue
+			}
 			r, found := op.Responses[status]
-			switch {
-			case !found:
-				r = d.response(at, response, status)
+			if !found {
+				r = d.response(at, Object(op.Node, "responses", "default"), status)
 				r.Codes = map[string]bool{}
 				op.Responses[status] = r
-			case r.Codes == nil:
-				d.fail("%s: %s has a response of its own, so it cannot be in x-problems", op.Line(), status)
-				continue
+			}
+			if r.Codes == nil {
+				return fmt.Errorf("%s: %s has a response of its own, so it cannot be in x-problems", op.Line(), status)
 			}
 			for _, code := range codes.([]any) {
 				r.Codes[code.(string)] = true
 			}
 		}
 	}
-}
-
-// fail keeps the first error.
-func (d *Reading) fail(format string, args ...any) {
-	if d.Err == nil {
-		d.Err = fmt.Errorf(format, args...)
-	}
+	return nil
 }
 
 // response reads a response for one status. Some headers come with some statuses only: x-statuses has these, and whether the header
 // is required or optional.
-func (d *Reading) response(at string, node map[string]any, status string) response {
+func (d *Description) response(at string, node map[string]any, status string) response {
 	at, node = Follow(d.Doc, at, node)
 	r := response{Headers: map[string]parameter{}, Content: d.content(at, node)}
 	for name, header := range Object(node, "headers") {
@@ -301,28 +250,21 @@ func (d *Reading) response(at string, node map[string]any, status string) respon
 	return r
 }
 
-func (d *Reading) content(at string, node map[string]any) map[string]*jsonschema.Schema {
-	content := map[string]*jsonschema.Schema{}
+// content returns the schemas of a body by media type.
+func (d *Description) content(at string, node map[string]any) map[string]string {
+	schemas := map[string]string{}
 	for mediaType := range Object(node, "content") {
-		content[mediaType] = d.Schema(at + "/content/" + strings.ReplaceAll(mediaType, "/", "~1") + "/schema")
+		schema := at + "/content/" + strings.ReplaceAll(mediaType, "/", "~1") + "/schema"
+		schemas[mediaType], d.Schemas[schema] = schema, true
 	}
-	return content
+	return schemas
 }
 
-func (d *Reading) Schema(at string) *jsonschema.Schema {
-	schema, err := d.compiler.Compile(resource + "#" + strings.NewReplacer("{", "%7B", "}", "%7D").Replace(at))
-	if err != nil {
-		d.fail("%w", err)
-	}
-	return schema
+// Object is Member for an object.
+func Object(node any, names ...string) map[string]any {
+	object, _ := Member(node, names...).(map[string]any)
+	return object
 }
-
-func Object(node any, name string) map[string]any {
-	child, _ := Member(node, name).(map[string]any)
-	return child
-}
-
-func Segments(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
 var (
 	codeList = regexp.MustCompile("(?m)^- (`[a-z_]+`[^:]*):")

@@ -27,7 +27,7 @@ type Fixture struct {
 	Store  *storage.Store
 	Server *server.Server
 	URL    string
-	Client *http.Client // nil is client
+	Client *http.Client // of the server at URL
 	Log    *Lines
 	Stop   func() // stops listening
 }
@@ -51,7 +51,7 @@ func Build(t testing.TB, change ...func(*server.Options)) *Fixture {
 // BuildOn is Build on an open store.
 func BuildOn(t testing.TB, store *storage.Store, change ...func(*server.Options)) *Fixture {
 	t.Helper()
-	f := &Fixture{Store: store, Log: &Lines{}}
+	f := &Fixture{Store: store, Client: Client, Log: &Lines{}}
 	o := server.Options{
 		Store:   f.Store,
 		Console: new(console.Options),
@@ -177,11 +177,8 @@ func (f *Fixture) Call(t testing.TB, c Call) Response {
 
 // send sends a request over the network, or to the handler if the server does not listen.
 func (f *Fixture) send(r *http.Request) (*http.Response, error) {
-	if f.Client != nil {
-		return f.Client.Do(r)
-	}
 	if f.URL != "" {
-		return Client.Do(r)
+		return f.Client.Do(r)
 	}
 	r.RemoteAddr = "127.0.0.1:1"
 	return f.Handle(r), nil

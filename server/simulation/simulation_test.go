@@ -3,6 +3,7 @@
 package simulation_test
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/faultdisk"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -23,13 +25,30 @@ import (
 
 func TestMain(m *testing.M) {
 	faultdisk.Install()
-	remove, err := servertest.ShareDescription()
-	if err != nil {
-		panic(err)
-	}
+	remove := shareDescription()
 	code := m.Run()
 	remove()
 	os.Exit(code)
+}
+
+// shareDescription makes the description once for this process and its child processes. It returns a function that removes it.
+func shareDescription() (remove func()) {
+	if os.Getenv(servertest.DescriptionFile) != "" {
+		return func() {}
+	}
+	text, err := server.Description()
+	if err != nil {
+		panic(err)
+	}
+	f, err := os.CreateTemp("", "openapi-*.json")
+	if err != nil {
+		panic(err)
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close(), os.Setenv(servertest.DescriptionFile, f.Name())); err != nil {
+		panic(err)
+	}
+	return func() { _ = os.Remove(f.Name()) }
 }
 
 const steps = 120
