@@ -208,7 +208,7 @@ func explainedCodes(response map[string]any) map[string]bool {
 // parametersOf lists the parameters that a description must have, as "in name", sorted.
 func parametersOf(r server.Route) []string {
 	var list []string
-	for _, part := range strings.Split(r.Pattern, "/") {
+	for part := range strings.SplitSeq(r.Pattern, "/") {
 		if name, found := strings.CutPrefix(part, "{"); found {
 			list = append(list, "path "+strings.TrimSuffix(name, "}"))
 		}
