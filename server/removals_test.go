@@ -17,9 +17,10 @@ func TestRemovals(t *testing.T) {
 	_, key := storagetest.Key(t, f.Store, acme, access.EventsRead)
 	storagetest.Subscription(t, f.Store, acme, "https://hooks.acme.example/")
 	storagetest.Publish(t, f.Store, acme, "order.created")
+	system := storagetest.Must[access.Principal](t)(f.Store.Directory.PrincipalOfSystem(t.Context())).User.ID
 	known := map[string]string{
 		"as": servertest.Operator, "org": acme.Organization.ID, "user": acme.User.ID, "home": storagetest.Operator(t, f.Store).Home.ID,
-		"admin": storagetest.Operator(t, f.Store).User.ID, "token": servertest.Bearer(token), "key": "ApiKey " + key.Reveal(), "system": f.SystemID(t),
+		"admin": storagetest.Operator(t, f.Store).User.ID, "token": servertest.Bearer(token), "key": "ApiKey " + key.Reveal(), "system": system,
 	}
 	inAcme := []string{"X-Organization-Id", acme.Organization.ID}
 	refused := func(name, line, body string) servertest.Scenario {

@@ -62,34 +62,14 @@ func (f *Fixture) Attempted(t testing.TB, owner access.Principal, sub webhook.Su
 	for range n {
 		storagetest.Publish(t, f.Store, owner, "user.created")
 	}
-	jobs := storagetest.Must[[]webhook.Job](t)(f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 1000, nil))
-	jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
+	x := storagetest.Customer{Store: f.Store, Owner: owner, Sub: sub}
+	jobs := slices.DeleteFunc(x.Jobs(t), func(j webhook.Job) bool { return j.EventType != "user.created" })
 	for i, job := range jobs[len(jobs)-n:] {
-		target := storagetest.Must[webhook.Target](t)(f.Store.Queue.Target(t.Context(), sub.RowID))
-		ids, err := f.Store.Queue.Begin(t.Context(), []webhook.Start{{
-			Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(), Trigger: job.Trigger(),
-		}})
-		if err != nil || ids[0] == 0 {
-			t.Fatalf("begin: %v %v", ids, err)
-		}
-		status := 200
-		result := webhook.Result{
-			Attempt: ids[0], Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(),
-			Trigger: job.Trigger(), Succeeded: true, ResponseStatus: &status, ResponseBody: "thanks", ResponseHeader: "X-Request-Id: 7\n", DurationMS: 12,
-		}
-		if i%2 == 1 {
-			status = 503
-			result.Succeeded, result.Failure = false, webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
-			result.RetryAt = time.Now().Add(time.Minute).UnixMilli()
-		}
-		if _, err := f.Store.Queue.Record(t.Context(), result); err != nil {
-			t.Fatalf("record: %v", err)
+		result := x.Result(t, job, x.Begin(t, job), i%2 == 0)
+		result.ResponseBody, result.ResponseHeader = "thanks", "X-Request-Id: 7\n"
+		result.RetryAt, result.ProbeAt = time.Now().Add(time.Minute).UnixMilli(), 0
+		if _, err := f.Store.Queue.Record(t.Context(), result); err != nil || result.Attempt == 0 {
+			t.Fatalf("record attempt %d: %v", result.Attempt, err)
 		}
 	}
-}
-
-// SystemID is the id of the built-in user.
-func (f *Fixture) SystemID(t testing.TB) string {
-	t.Helper()
-	return storagetest.Must[access.Principal](t)(f.Store.Directory.PrincipalOfSystem(t.Context())).User.ID
 }

@@ -353,7 +353,7 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second + time.Millisecond)
-			if n := len(x.Jobs(t)); n != 100 { // the first batch leaves 200, and jobs returns at most 100
+			if n := len(x.Jobs(t)); n != 200 { // the first batch leaves them
 				t.Errorf("%d are pending after a second", n)
 			}
 			stop()

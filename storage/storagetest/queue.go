@@ -42,10 +42,10 @@ func (x Customer) Publish(tb testing.TB, n int, eventType string) (ids []string)
 	return ids
 }
 
-// Jobs returns the pending deliveries of the subscription, at most 100.
+// Jobs returns the pending deliveries of the subscription, at most 10,000.
 func (x Customer) Jobs(tb testing.TB) []webhook.Job {
 	tb.Helper()
-	return Must[[]webhook.Job](tb)(x.Queue.PendingJobs(tb.Context(), x.Sub.RowID, 100, nil))
+	return Must[[]webhook.Job](tb)(x.Queue.PendingJobs(tb.Context(), x.Sub.RowID, 10_000, nil))
 }
 
 // Begin begins the next attempt of a job and returns its row id, or 0 if it was refused.
@@ -56,8 +56,8 @@ func (x Customer) Begin(tb testing.TB, job webhook.Job) int64 {
 	}}))[0]
 }
 
-// End records the result of an attempt of the current epoch: the status 200 or 503.
-func (x Customer) End(tb testing.TB, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
+// Result is the result of an attempt of the current epoch: the status 200 or 503.
+func (x Customer) Result(tb testing.TB, job webhook.Job, attempt int64, succeeded bool) webhook.Result {
 	tb.Helper()
 	r := webhook.Result{
 		Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.epoch(tb, job), Number: job.Number(),
@@ -66,7 +66,13 @@ func (x Customer) End(tb testing.TB, job webhook.Job, attempt int64, succeeded b
 	if !succeeded {
 		r.ResponseStatus, r.Failure = new(503), webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
 	}
-	return Must[[]webhook.Settled](tb)(x.Queue.Record(tb.Context(), r))[0]
+	return r
+}
+
+// End records the result of an attempt.
+func (x Customer) End(tb testing.TB, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
+	tb.Helper()
+	return Must[[]webhook.Settled](tb)(x.Queue.Record(tb.Context(), x.Result(tb, job, attempt, succeeded)))[0]
 }
 
 func (x Customer) epoch(tb testing.TB, job webhook.Job) int64 {
@@ -134,9 +140,8 @@ func (x Customer) Read(tb testing.TB) webhook.Subscription {
 func (x Customer) Pending(tb testing.TB) int64 {
 	tb.Helper()
 	told := x.Read(tb).PendingDeliveries
-	jobs, err := x.Queue.PendingJobs(tb.Context(), x.Sub.RowID, 10_000, nil)
-	if err != nil || int64(len(jobs)) != told {
-		tb.Errorf("%d deliveries are pending, %d are told, error %v", len(jobs), told, err)
+	if jobs := x.Jobs(tb); int64(len(jobs)) != told {
+		tb.Errorf("%d deliveries are pending, %d are told", len(jobs), told)
 	}
 	return told
 }
@@ -184,11 +189,8 @@ func (x Customer) Outage(tb testing.TB) []string {
 	}
 	x.Publish(tb, 1, "probe")
 	time.Sleep(time.Minute)
-	for _, job := range x.Jobs(tb) {
-		if job.EventType == "probe" {
-			x.End(tb, job, x.Begin(tb, job), true)
-		}
-	}
+	probe := slices.DeleteFunc(x.Jobs(tb), func(j webhook.Job) bool { return j.EventType != "probe" })[0]
+	x.End(tb, probe, x.Begin(tb, probe), true)
 	if sub := x.Read(tb); sub.Status != webhook.Healthy {
 		tb.Fatalf("it is %s after the probe", sub.Status)
 	}
