@@ -176,7 +176,7 @@ func Exec(tb testing.TB, store *storage.Store, statement string, args ...any) {
 // Alter runs a statement on a file, like an operator with another tool.
 func Alter(tb testing.TB, path, statement string, args ...any) {
 	tb.Helper()
-	withFile(tb, path, func(db *sql.DB) error {
+	withFile(tb, path, patient, func(db *sql.DB) error {
 		_, err := db.Exec(statement, args...)
 		return err
 	})
@@ -185,12 +185,15 @@ func Alter(tb testing.TB, path, statement string, args ...any) {
 // Query reads one value from a file, like an operator with another tool.
 func Query(tb testing.TB, path string, value any, statement string) {
 	tb.Helper()
-	withFile(tb, path, func(db *sql.DB) error { return db.QueryRow(statement).Scan(value) })
+	withFile(tb, path, patient, func(db *sql.DB) error { return db.QueryRow(statement).Scan(value) })
 }
 
-func withFile(tb testing.TB, path string, run func(*sql.DB) error) {
+// patient waits for the store, which has the file open too.
+const patient = "_pragma=busy_timeout(10000)"
+
+func withFile(tb testing.TB, path, query string, run func(*sql.DB) error) {
 	tb.Helper()
-	uri := url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: "_pragma=busy_timeout(10000)"}
+	uri := url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: query}
 	db, err := sql.Open("sqlite", uri.String())
 	if err != nil {
 		tb.Fatal(err)
