@@ -125,13 +125,7 @@ func replay(t *testing.T, test string, seed int, first string) {
 		}
 		traces = append(traces, again)
 	}
-	compare(t, traces[0], traces[1])
-}
-
-// compare shows where two traces part.
-func compare(t *testing.T, first, second string) {
-	t.Helper()
-	a, b := strings.Split(first, "\n"), strings.Split(second, "\n")
+	a, b := strings.Split(traces[0], "\n"), strings.Split(traces[1], "\n")
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			t.Fatalf("the same seed gave two traces. Line %d is in the first:\n%s\nand in the second:\n%s", i+1, a[i], b[i])
