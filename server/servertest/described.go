@@ -50,7 +50,7 @@ type parameter struct {
 type response struct {
 	Headers map[string]parameter
 	Content map[string]string // schemas by media type
-	Codes   map[string]bool   // of problems; nil if it is none
+	Codes   map[string]bool   // of its problem; nil for any other response
 }
 
 // DescriptionFile names the environment variable with the file of the description as JSON. Without it, each process makes its own, which
