@@ -76,7 +76,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		if err := s.Directory.RemoveOrganization(t, o.RowID); err != nil {
 			return err
 		}
-		s.Queue.ForgetOrganization(t, o.RowID)
+		s.memory.Quotas.Remove(o.RowID)
 		return s.Queue.Audit(t, by, 0, access.OrganizationDeleted, audit.Target{Type: "organization", ID: o.ID}, nil)
 	})
 }

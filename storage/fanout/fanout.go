@@ -48,6 +48,7 @@ const (
 // Subscription has the columns of a subscription that fan-out and the attempts need.
 type Subscription struct {
 	webhook.Gate               // without the hold of the queue
+	RowID        int64         `db:"id"`
 	ID           string        `db:"public_id"`
 	Organization int64         `db:"organization_id"`
 	Host         string        `db:"host"`         // of the URL, normalized
@@ -105,14 +106,14 @@ func (c *Cache) SetTypes(organization, row int64, types *webhook.Types) {
 	}
 }
 
-// Subscription returns a subscription. One that does not exist counts as deleted.
+// Subscription returns a subscription, as it is until the next change. One that does not exist counts as deleted.
 func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	if s, ok := c.subscriptions[row]; ok {
 		return s, nil
 	}
 	s := new(Subscription)
 	err := t.Get(s, `
-		SELECT `+delivery.GateColumns+`, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
+		SELECT `+delivery.GateColumns+`, s.id, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {
@@ -128,18 +129,6 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	c.subscriptions[row] = s
 	c.conditions += s.Filter.Size()
 	return s, nil
-}
-
-// Each calls do for each of the subscriptions.
-func (c *Cache) Each(t *sqlite.Tx, subscriptions []int64, do func(row int64, s *Subscription)) error {
-	for _, row := range subscriptions {
-		sub, err := c.Subscription(t, row)
-		if err != nil {
-			return err
-		}
-		do(row, sub)
-	}
-	return nil
 }
 
 // Matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
@@ -175,46 +164,50 @@ func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]
 // Receivers returns the subscriptions that get an event of a type: none if the plan has no webhooks. The deliveries of
 // disabled ones wait. Only subscriptions with audit_events get audit events. about is the subscription that the event is about, by
 // row id, or 0. It never receives the event.
-func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType string) ([]int64, error) {
+func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType string) ([]*Subscription, error) {
 	matching, err := c.Matching(t, organization, eventType)
 	if err != nil {
 		return nil, err
 	}
 	isAudit := access.IsAuditType(eventType)
-	to := make([]int64, 0, len(matching))
-	err = c.Each(t, matching, func(row int64, sub *Subscription) {
-		if sub.Receives() && row != about && (sub.AuditEvents || !isAudit) {
-			to = append(to, row)
+	to := make([]*Subscription, 0, len(matching))
+	for _, row := range matching {
+		sub, err := c.Subscription(t, row)
+		if err != nil {
+			return nil, err
 		}
-	})
-	return to, err
+		if sub.Receives() && row != about && (sub.AuditEvents || !isAudit) {
+			to = append(to, sub)
+		}
+	}
+	return to, nil
 }
 
 // Filters returns how many of these subscriptions have a filter.
-func (c *Cache) Filters(t *sqlite.Tx, subscriptions []int64) (n int, err error) {
-	err = c.Each(t, subscriptions, func(_ int64, sub *Subscription) {
+func Filters(subscriptions []*Subscription) (n int) {
+	for _, sub := range subscriptions {
 		if sub.Filter != nil {
 			n++
 		}
-	})
-	return n, err
+	}
+	return n
 }
 
 // Passing returns those of the receivers whose filters an event passes and that get a delivery of it, and the number of those that do
 // not get one, because they are feeds. It changes the slice.
-func (c *Cache) Passing(t *sqlite.Tx, receivers []int64, data []byte) (to []int64, feeds int, err error) {
+func Passing(receivers []*Subscription, data []byte) (to []*Subscription, feeds int) {
 	d := filter.DocumentOf(data)
 	to = receivers[:0]
-	err = c.Each(t, receivers, func(row int64, sub *Subscription) {
+	for _, sub := range receivers {
 		switch {
 		case !sub.Filter.Passes(d):
 		case sub.Feed:
 			feeds++
 		default:
-			to = append(to, row)
+			to = append(to, sub)
 		}
-	})
-	return to, feeds, err
+	}
+	return to, feeds
 }
 
 // maxHealthNews is how many deliveries of events about health an organization gets per minute. Further events are in
@@ -242,19 +235,12 @@ func (n *healthNewsLimit) allow(organization int64, deliveries int, now int64) (
 // HealthNewsReceivers returns which of these receivers get an event about the health of another subscription: healthy ones at
 // other hosts. A failure usually affects all subscriptions at a host, and each failing delivery would cause another such event. It
 // changes the slice.
-func (c *Cache) HealthNewsReceivers(t *sqlite.Tx, organization, about int64, receivers []int64) ([]int64, error) {
+func (c *Cache) HealthNewsReceivers(t *sqlite.Tx, organization, about int64, receivers []*Subscription) ([]*Subscription, error) {
 	subject, err := c.Subscription(t, about)
 	if err != nil {
 		return nil, err
 	}
-	to := receivers[:0]
-	if err := c.Each(t, receivers, func(row int64, sub *Subscription) {
-		if sub.Status == webhook.Healthy && sub.Host != subject.Host {
-			to = append(to, row)
-		}
-	}); err != nil {
-		return nil, err
-	}
+	to := slices.DeleteFunc(receivers, func(sub *Subscription) bool { return sub.Status != webhook.Healthy || sub.Host == subject.Host })
 	ok, first := c.healthNews.allow(organization, len(to), t.Now())
 	if ok {
 		return to, nil

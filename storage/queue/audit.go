@@ -29,9 +29,11 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 	if err != nil {
 		return err
 	}
-	if has, err := t.Quotas.Of(t.Tx, organization); err != nil {
+	has, err := t.Quotas.Of(t.Tx, organization)
+	if err != nil {
 		return err
-	} else if has.Closed {
+	}
+	if has.Closed {
 		by, details = audit.OfClosed(by, eventType, details)
 	}
 	if details == nil {
@@ -47,11 +49,7 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
-	id, err := t.organizationID(organization)
-	if err != nil {
-		return err
-	}
-	if err := directory.TrackApplied(t.Tx, by, id, eventType, about, details); err != nil {
+	if err := directory.TrackApplied(t.Tx, by, has.ID, eventType, about, details); err != nil {
 		return err
 	}
 	t.Quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
@@ -63,7 +61,7 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 		return fmt.Errorf("encode audit event: %w", err)
 	}
 	t.wakeReaders(organization)
-	_, err = t.publish(organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.Subscription)
+	_, err = t.publish(organization, webhook.NewEvent{Type: eventType, Data: data}, about.Subscription)
 	return err
 }
 

@@ -62,14 +62,17 @@ func (q *Queue) PublishIn(t *Tx, organization int64, eventType string) error {
 
 // PublishEventIn publishes any event in a transaction.
 func (q *Queue) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
-	_, err := t.publish(organization, "org_x", e, 0)
+	_, err := t.publish(organization, e, 0)
 	return err
 }
 
 // TakePlaceIn takes a place for the first attempt of a delivery in a transaction, and writes no row.
 func (q *Queue) TakePlaceIn(t *Tx, organization, subscription int64) error {
-	j := webhook.Job{Organization: organization, Subscription: subscription}
-	return t.setFirstAttempt(&j)
+	sub, err := t.Fanout.Subscription(t.Tx, subscription)
+	if err != nil {
+		return err
+	}
+	return t.setFirstAttempt(sub, &webhook.Job{Organization: organization, Subscription: subscription})
 }
 
 // CountBytesIn counts bytes of an organization in a transaction, and writes no row.
@@ -132,8 +135,16 @@ func (q *Queue) TakeReplayTurn(ctx context.Context, organization int64) (end fun
 
 // ReadOrganizationID reads the public id of an organization again.
 func (t *tx) ReadOrganizationID(row int64) (string, error) {
-	delete(t.organizations, row)
+	t.Quotas.Forget()
 	return t.organizationID(row)
+}
+
+func (t *tx) organizationID(row int64) (string, error) {
+	has, err := t.Quotas.Of(t.Tx, row)
+	if err != nil {
+		return "", err
+	}
+	return has.ID, nil
 }
 
 // OrganizationID returns the public id of an organization as the writer knows it.

@@ -27,7 +27,6 @@ type Memory struct {
 	Catalogued catalogue.Types
 	Quotas     *quota.Quotas
 
-	organizations map[int64]string // public ids by row id; neither ever changes
 	queueHold     *webhook.Hold    // as in the file, if holdIsRead
 	holdIsRead    bool
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
@@ -81,7 +80,6 @@ func NewMemory(policy webhook.Policy, observer Observer, log *slog.Logger) *Memo
 		Fanout:        fanout.New(policy.ProbeDisabled, log),
 		Catalogued:    catalogue.Types{},
 		Quotas:        quota.New(),
-		organizations: map[int64]string{},
 		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
 		sending:       map[int64]sendingDelivery{},
 	}
@@ -138,7 +136,6 @@ func (m *Memory) rolledBack(kept int) {
 		(*m.watcher.Load()).ReturnPlace(p.organization, p.subscription)
 	}
 	m.places = m.places[:kept]
-	clear(m.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	m.Fanout.Invalidate()
 	m.holdIsRead = false
 	clear(m.attemptCounts)
@@ -155,24 +152,6 @@ func (t *tx) flush() error {
 		return err
 	}
 	return t.Quotas.Write(t.Tx)
-}
-
-func (t *tx) organizationID(row int64) (string, error) {
-	if id, ok := t.organizations[row]; ok {
-		return id, nil
-	}
-	id, err := sqlite.One[string](t, "organization", "SELECT public_id FROM organizations WHERE id = ?", row)
-	if err == nil {
-		t.organizations[row] = id
-	}
-	return id, err
-}
-
-// ForgetOrganization forgets an organization that the transaction deletes.
-func (q *Queue) ForgetOrganization(now *sqlite.Tx, row int64) {
-	t := q.memory.with(now)
-	delete(t.organizations, row)
-	t.Quotas.Remove(row)
 }
 
 // change runs fn in a transaction. The zero Work is work of Keyhook itself: deliveries, upkeep, retention. See sqlite.File.Write.

@@ -37,17 +37,18 @@ var (
 	})
 )
 
-func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, held sql.NullInt64, filtered int, body []byte) {
+func (t *tx) delayEvent(j webhook.Job, e webhook.NewEvent, about int64, held sql.NullInt64, filtered int) {
 	var key, digest any
 	if e.IdempotencyKey != "" {
 		key, digest = e.IdempotencyKey, e.Digest[:]
 		if t.newRows.keys == nil {
 			t.newRows.keys = map[idempotencyKey]struct{}{}
 		}
-		t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}] = struct{}{}
+		t.newRows.keys[idempotencyKey{j.Organization, e.IdempotencyKey}] = struct{}{}
 	}
-	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, filtered, int64(e.Mark), body, key, digest)
-	t.Delay(1+len(body)/pageSize, t.writeNewRows)
+	t.newRows.events = append(t.newRows.events,
+		j.Event, j.Organization, e.Type, t.Now(), about, held, filtered, int64(e.Mark), j.Body, key, digest)
+	t.Delay(1+len(j.Body)/pageSize, t.writeNewRows)
 }
 
 func (t *tx) delayDeliveries(jobs []webhook.Job) {

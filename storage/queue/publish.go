@@ -26,10 +26,6 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 		return publishCost(q.memory.with(now), organization, events)
 	}}
 	err := q.change(ctx, work, func(t *tx) error {
-		o, err := t.organizationID(organization)
-		if err != nil {
-			return err
-		}
 		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
 		if err := t.fillRepeated(organization, events, published); err != nil {
 			return err
@@ -43,7 +39,8 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 				continue
 			}
 			e.Mark = t.Catalogued.Mark(e.Type)
-			if published[i], err = t.publish(organization, o, e, 0); err != nil {
+			var err error
+			if published[i], err = t.publish(organization, e, 0); err != nil {
 				return err
 			}
 		}
@@ -60,78 +57,62 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 // publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
 // events about health, see fanout.Cache.HealthNewsReceivers.
-func (t *tx) publish(organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
-	candidates, err := t.Fanout.Receivers(t.Tx, organization, about, e.Type)
+func (t *tx) publish(organization int64, e webhook.NewEvent, about int64) (published webhook.Published, err error) {
+	has, err := t.Quotas.Of(t.Tx, organization)
 	if err != nil {
-		return webhook.Published{}, err
+		return published, err
 	}
-	wanted := len(candidates)
-	subscriptions, feeds, err := t.Fanout.Passing(t.Tx, candidates, e.Data)
+	receivers, err := t.Fanout.Receivers(t.Tx, organization, about, e.Type)
 	if err != nil {
-		return webhook.Published{}, err
+		return published, err
 	}
-	filtered := wanted - len(subscriptions) - feeds
+	subscriptions, feeds := fanout.Passing(receivers, e.Data)
+	filtered := len(receivers) - len(subscriptions) - feeds
 	if about != 0 && access.HealthNews(e.Type) {
 		if subscriptions, err = t.Fanout.HealthNewsReceivers(t.Tx, organization, about, subscriptions); err != nil {
-			return webhook.Published{}, err
+			return published, err
 		}
-	}
-	held, err := countHeld(t, organization, subscriptions)
-	if err != nil {
-		return webhook.Published{}, err
 	}
 	if feeds > 0 && len(subscriptions) == 0 {
 		filtered = webhook.OnlyFeeds
 	}
-	row, id, body := t.insertEvent(organization, organizationID, e, about, held, filtered)
-	jobs := make([]webhook.Job, len(subscriptions))
-	for i, to := range subscriptions {
-		t.lastDelivery++
-		jobs[i] = webhook.Job{
-			Delivery: t.lastDelivery, Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
-			Body: body, DueAt: t.Now(),
+	held := 0
+	for _, sub := range subscriptions {
+		if sub.Status == webhook.Disabled {
+			held++
 		}
-		if err := t.setFirstAttempt(&jobs[i]); err != nil {
-			return webhook.Published{}, err
+	}
+	event := t.insertEvent(organization, has, e, about, held, filtered)
+	jobs := make([]webhook.Job, len(subscriptions))
+	for i, sub := range subscriptions {
+		t.lastDelivery++
+		jobs[i] = event
+		jobs[i].Delivery, jobs[i].Subscription, jobs[i].DueAt = t.lastDelivery, sub.RowID, t.Now()
+		if err := t.setFirstAttempt(sub, &jobs[i]); err != nil {
+			return published, err
 		}
 	}
 	t.delayDeliveries(jobs)
 	t.Quotas.Count(t.Tx, organization, len(jobs)*quota.PerDelivery)
 	t.announceDeliveries(jobs)
 	return webhook.Published{
-		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Mark: e.Mark,
-		Notice: webhook.NoticeOf(len(jobs), filtered, held.Valid, e.Mark),
+		ID: event.EventID, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: held, Mark: e.Mark,
+		Notice: webhook.NoticeOf(len(jobs), filtered, has.Webhooks, e.Mark),
 	}, nil
 }
 
-// countHeld counts the disabled ones of the receivers of an event. The count is NULL if the plan has no webhooks, so that
-// there are no receivers.
-func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64, err error) {
-	if held.Valid = len(receivers) > 0; !held.Valid {
-		q, err := t.Quotas.Of(t.Tx, organization)
-		if err != nil {
-			return held, err
-		}
-		held.Valid = q.Webhooks
-	}
-	err = t.Fanout.Each(t.Tx, receivers, func(_ int64, sub *fanout.Subscription) {
-		if sub.Status == webhook.Disabled {
-			held.Int64++
-		}
-	})
-	return held, err
-}
-
-// insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
-// id. So this function chooses the row id, and not SQLite. The row is written later; see newRows.
-func (t *tx) insertEvent(organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64, filtered int) (row int64, id string, body []byte) {
+// insertEvent stores the event with the exact bytes to send, and returns what its deliveries have in common. The bytes contain the
+// public id, which is computed from the row id. So this function chooses the row id, and not SQLite. The row is written later; see
+// newRows. The number of held deliveries is NULL if the plan has no webhooks, so that there are no receivers.
+func (t *tx) insertEvent(organization int64, has *quota.Quota, e webhook.NewEvent, about int64, held, filtered int) webhook.Job {
 	t.lastEvent++
-	row = t.lastEvent
-	id = t.IDs.ID(access.EventID, row, t.Now())
-	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data, e.Mark)
-	t.delayEvent(organization, e, row, about, held, filtered, body)
+	j := webhook.Job{
+		Organization: organization, Event: t.lastEvent, EventID: t.IDs.ID(access.EventID, t.lastEvent, t.Now()), EventType: e.Type, EventAt: t.Now(),
+	}
+	j.Body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), j.EventID, e.Type, t.Now(), has.ID, e.Data, e.Mark)
+	t.delayEvent(j, e, about, sql.NullInt64{Int64: int64(held), Valid: has.Webhooks}, filtered)
 	t.Quotas.Count(t.Tx, organization, quota.Size(e, 0))
-	return row, id, body
+	return j
 }
 
 // countRepeated sets how many deliveries the repeated events had when they were published. Each event may have

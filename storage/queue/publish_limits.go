@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -24,13 +25,10 @@ const (
 func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
 	cost, err := estimateDeliveries(t, organization, events)
 	for i := 0; i < len(events) && err == nil; i++ {
-		var matching []int64
-		var filters int
-		if matching, err = t.Fanout.Matching(t.Tx, organization, events[i].Type); err == nil {
-			filters, err = t.Fanout.Filters(t.Tx, matching)
-		}
+		var receivers []*fanout.Subscription
+		receivers, err = t.Fanout.Receivers(t.Tx, organization, 0, events[i].Type)
 		cost += 1 + len(events[i].Data)/pageSize
-		if filters > 0 {
+		if filters := fanout.Filters(receivers); filters > 0 {
 			cost += len(events[i].Data)/parsedPerRow + filters/filtersPerRow
 		}
 	}
@@ -73,20 +71,14 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 		if err != nil {
 			return err
 		}
-		n, err := t.Fanout.Filters(t.Tx, subscriptions)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
+		if n := fanout.Filters(subscriptions); n > 0 {
 			filters, filtered = filters+n, filtered+len(e.Data)
 		}
 		if filters > maxFilters || filtered > maxFiltered {
 			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
 				"on %d MiB of events. Nothing was published. Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, max(i, 1))
 		}
-		if subscriptions, _, err = t.Fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
-			return err
-		}
+		subscriptions, _ = fanout.Passing(subscriptions, e.Data)
 		if deliveries += len(subscriptions); deliveries > maxDeliveries {
 			return tooManyDeliveries(i, deliveries, len(events))
 		}

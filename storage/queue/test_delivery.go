@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -58,20 +57,18 @@ func (t *tx) insertTest(organization, subscription int64, e webhook.NewEvent) (j
 	if err := t.Quotas.Require(t.Tx, organization, max(quota.PerChange, quota.Size(e, 1))); err != nil {
 		return job, err
 	}
-	o, err := t.organizationID(organization)
+	has, err := t.Quotas.Of(t.Tx, organization)
 	if err != nil {
 		return job, err
 	}
-	row, event, body := t.insertEvent(organization, o, e, 0, sql.NullInt64{Valid: true}, 0)
 	t.lastDelivery++
+	job = t.insertEvent(organization, has, e, 0, 0, 0)
+	job.Delivery, job.Subscription, job.Cause = t.lastDelivery, subscription, webhook.ByTest
 	if err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, t.lastDelivery, row, subscription, t.Now()); err != nil {
+		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, job.Delivery, job.Event, subscription, t.Now()); err != nil {
 		return job, err
 	}
 	t.Quotas.Count(t.Tx, organization, quota.PerDelivery)
-	return webhook.Job{
-		Delivery: t.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
-		EventType: e.Type, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
-	}, nil
+	return job, nil
 }

@@ -19,11 +19,7 @@ type place struct{ organization, subscription int64 }
 
 // setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
 // transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
-func (t *tx) setFirstAttempt(j *webhook.Job) error {
-	sub, err := t.Fanout.Subscription(t.Tx, j.Subscription)
-	if err != nil {
-		return err
-	}
+func (t *tx) setFirstAttempt(sub *fanout.Subscription, j *webhook.Job) (err error) {
 	if sub.Ordered {
 		j.Sequence = j.Event
 	}

@@ -42,9 +42,10 @@ type Quotas struct {
 	added  map[int64]access.OrganizationUse // by organization, what this transaction adds
 }
 
-// Quota is how much an organization may store in a day, and how much it has stored. It also says whether its plan has
-// webhooks, because a publication needs both.
+// Quota is how much an organization may store in a day, and how much it has stored. It also has what else a publication needs: the
+// public id, and whether the plan has webhooks.
 type Quota struct {
+	ID    string `db:"public_id"`
 	Plan  string `db:"name"`
 	Limit *int64 `db:"max_stored_bytes_per_day"` // nil means no limit
 	Bytes int64  `db:"bytes"`                    // includes those of this transaction
@@ -105,7 +106,7 @@ func (q *Quotas) Of(t *sqlite.Tx, organization int64) (*Quota, error) {
 	}
 	found := new(Quota)
 	if err := t.Get(found, `
-		SELECT p.name, p.webhooks, p.max_stored_bytes_per_day, o.closed_at IS NOT NULL AS closed,
+		SELECT o.public_id, p.name, p.webhooks, p.max_stored_bytes_per_day, o.closed_at IS NOT NULL AS closed,
 		       coalesce((SELECT stored_bytes FROM organization_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
 		FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?1`, organization, day); err != nil {
 		return nil, sqlite.Missing(err, "organization")
