@@ -105,32 +105,29 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 func (q *Queue) sendListedTo(
 	ctx context.Context, by access.Actor, organization int64, r webhook.BulkRequest, id string, events []int64, sent *webhook.BulkResult,
 ) error {
-	found, p, err := q.prepareRecovery(ctx, organization, id, webhook.RecoveryRequest{Since: r.Events.Since, Activate: true, DryRun: r.DryRun})
+	found, err := q.prepareRecovery(ctx, organization, id, webhook.RecoveryRequest{Since: r.Events.Since, Activate: true, DryRun: r.DryRun})
 	if err != nil {
 		return err
 	}
+	p, made := &found.query, &found.sent
 	p.ended = endOf[r.Events.State]
 	if !r.Recover { // as a redelivery
 		p.unless, p.filter = webhook.Pending, ""
 		p.exact, p.prefix = fanout.PatternLists([]string{webhook.AnyType})
 	}
 	slices.Sort(events)
-	var c chunk
-	err = q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+	err = q.inSlices(ctx, *p, func(most int) (c chunk, err error) {
 		batch := events[:min(len(events), most)]
-		events, c = events[len(batch):], chunk{}
-		return int64(len(batch)), q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
-	}, func() error {
-		made, err := q.replayChunk(ctx, p, c)
-		found.Deliveries += made.Total()
-		return err
-	})
-	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+found.Deliveries, sent.Pending+found.Pending, found.BlockedBy
+		events, c.Seen = events[len(batch):], int64(len(batch))
+		err = q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
+		return c, err
+	}, func(_ chunk, replayed webhook.Replayed) { made.Deliveries += replayed.Total() })
+	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+made.Deliveries, sent.Pending+made.Pending, made.BlockedBy
 	switch {
-	case r.DryRun, found.Deliveries == 0 && (!r.Recover || found.Pending == 0), r.Recover && err != nil:
+	case r.DryRun, made.Deliveries == 0 && (!r.Recover || made.Pending == 0), r.Recover && err != nil:
 		return err
 	case r.Recover:
-		return q.finishRecovery(ctx, by, organization, found, p, func(t *tx, sub *webhook.Subscription) error {
+		return q.finishRecovery(ctx, by, found, func(t *tx, sub *webhook.Subscription) error {
 			if sub.ByPerson() {
 				return nil
 			}
@@ -141,5 +138,5 @@ func (q *Queue) sendListedTo(
 	if r.Events.Type != "" {
 		what.EventTypes = webhook.Types{r.Events.Type}
 	}
-	return errors.Join(err, q.auditReplay(ctx, by, p, what, found.Deliveries, err == nil))
+	return errors.Join(err, q.auditReplay(ctx, by, *p, what, made.Deliveries, err == nil))
 }

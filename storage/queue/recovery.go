@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -27,14 +28,14 @@ import (
 // Faults: NotFound; Conflict if a person has paused the subscription, unless the request activates it; Forbidden if the plan has no
 // webhooks; Unavailable if the context ends first.
 func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
-	r, p, err := q.prepareRecovery(ctx, organization, id, request)
-	if err != nil {
-		return r, err
+	r, err := q.prepareRecovery(ctx, organization, id, request)
+	if err == nil {
+		err = q.sendExhausted(ctx, &r)
 	}
-	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil || request.DryRun {
-		return r, err
+	if err != nil || request.DryRun {
+		return r.sent, err
 	}
-	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
+	return r.sent, q.finishRecovery(ctx, by, r, func(t *tx, sub *webhook.Subscription) error {
 		if err := requireActivation(*sub, request); err != nil {
 			return err
 		}
@@ -55,23 +56,25 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	return q.SetHealth(t.Tx, sub, before)
 }
 
-// sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
-// interrupted recovery can continue. After each chunk, other replays get their turn.
-func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
-	var c chunk
-	err := q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-		c, err = q.nextExhausted(ctx, p, *after, most)
-		return c.Seen, err
-	}, func() error {
-		made, err := q.replayChunk(ctx, p, c)
-		r.Deliveries += made.Total()
-		if err == nil && c.Seen > 0 {
-			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
-		}
-		return err
-	})
-	if err != nil && r.Deliveries > 0 && !p.dryRun {
-		return unfinishedReplay(ctx, r.Deliveries, err)
+// recovery is how far a recovery got.
+type recovery struct {
+	query replayQuery
+	sent  webhook.Recovery
+	after scan.Position // of the last delivery that it has looked at
+}
+
+// sendExhausted creates the deliveries of a recovery, and notes how far it got, so that an interrupted recovery can continue. After each
+// chunk, other replays get their turn.
+func (q *Queue) sendExhausted(ctx context.Context, r *recovery) error {
+	err := q.inSlices(ctx, r.query, func(most int) (chunk, error) { return q.nextExhausted(ctx, r.query, r.after, most) },
+		func(c chunk, made webhook.Replayed) {
+			r.sent.Deliveries += made.Total()
+			if c.Seen > 0 {
+				r.after = scan.Position{At: c.ReachedAt, Row: c.Reached}
+			}
+		})
+	if err != nil && r.sent.Deliveries > 0 && !r.query.dryRun {
+		return unfinishedReplay(ctx, r.sent.Deliveries, err)
 	}
 	return err
 }
@@ -86,31 +89,26 @@ func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest
 }
 
 // prepareRecovery finds the subscription and the time since which it recovers.
-func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
-	o, err := q.openReplay(ctx, organization, id, request.DryRun)
+func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r recovery, err error) {
+	p, err := q.openReplay(ctx, organization, id, request.DryRun)
 	if err == nil {
-		err = requireActivation(o.sub, request)
+		err = requireActivation(p.sub, request)
 	}
 	if err != nil {
-		return r, p, err
+		return r, err
 	}
-	sub, p := o.sub, o.query
 	p.only = webhook.OnlyFailed
-	p.exact, p.prefix = fanout.PatternLists(sub.EventTypes.Patterns())
-	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
-	if sub.QueueHeld {
-		r.BlockedBy = webhook.BlockedByHold
+	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Patterns())
+	since := cmp.Or(request.Since, p.sub.FailingSince)
+	if since == 0 {
+		since = p.sub.CreatedAt
+		webhook.Set(&since, p.sub.LastSuccessAt)
 	}
-	switch {
-	case request.Since != 0:
-	case sub.FailingSince != 0:
-		r.Since = sub.FailingSince
-	case sub.LastSuccessAt != nil:
-		r.Since = *sub.LastSuccessAt
-	default:
-		r.Since = sub.CreatedAt
+	r = recovery{query: p, sent: webhook.Recovery{Pending: p.sub.PendingDeliveries, Since: since}, after: scan.Position{At: since}}
+	if p.sub.QueueHeld {
+		r.sent.BlockedBy = webhook.BlockedByHold
 	}
-	return r, p, nil
+	return r, nil
 }
 
 // nextExhausted reads the next deliveries that ended exhausted after a position, in the order of their ends. An event that ended
@@ -135,21 +133,20 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 }
 
 // finishRecovery runs activate, and writes the audit event of a recovery.
-func (q *Queue) finishRecovery(
-	ctx context.Context, by access.Actor, organization int64, r webhook.Recovery, p replayQuery, activate func(*tx, *webhook.Subscription) error,
-) error {
+func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery, activate func(*tx, *webhook.Subscription) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
+	organization, id := r.query.organization, r.query.sub.ID
 	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
-		sub, err := q.SubscriptionIn(t.Tx, organization, p.id)
+		sub, err := q.SubscriptionIn(t.Tx, organization, id)
 		if err != nil {
 			return err
 		}
 		if err := activate(t, &sub); err != nil {
 			return err
 		}
-		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(p.id, sub.RowID), map[string]any{
-			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
+		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(id, sub.RowID), map[string]any{
+			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.sent.Since)), "deliveries": r.sent.Deliveries, "pending": r.sent.Pending,
 		})
 	})
 }
@@ -208,12 +205,10 @@ func (q *Queue) RecoverMarked(ctx context.Context) (err error) {
 	return err
 }
 
-// begunRecovery is how far the recovery of a marked subscription got.
+// begunRecovery is the recovery of a marked subscription.
 type begunRecovery struct {
-	mark  markedSubscription
-	sent  webhook.Recovery
-	query replayQuery
-	after scan.Position
+	recovery
+	mark markedSubscription
 }
 
 // recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
@@ -231,22 +226,22 @@ func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete 
 func (q *Queue) sendMarked(ctx context.Context, m markedSubscription) error {
 	begun, ok := q.recovering[m.RowID]
 	if !ok || begun.mark != m {
-		r, p, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+		r, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
 		if err != nil {
 			return err
 		}
-		begun = &begunRecovery{mark: m, sent: r, query: p, after: scan.Position{At: r.Since}}
+		begun = &begunRecovery{recovery: r, mark: m}
 		q.recovering[m.RowID] = begun
 	}
-	return q.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
+	return q.sendExhausted(ctx, &begun.recovery)
 }
 
 // endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
 // nothing: the probe has done that, and a person may have paused the subscription since then.
 func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error) error {
 	if err == nil {
-		r, p := q.recovering[m.RowID].sent, q.recovering[m.RowID].query
-		err = q.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
+		activate := func(*tx, *webhook.Subscription) error { return nil }
+		err = q.finishRecovery(ctx, access.System(m.Organization), q.recovering[m.RowID].recovery, activate)
 	}
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
 		return err

@@ -40,21 +40,15 @@ const (
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
-	p, err := q.prepareReplay(ctx, organization, id, r)
+	p, ranges, err := q.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return created, err
 	}
-	for i := 0; i < len(p.ranges) && err == nil; i++ {
-		var c chunk
-		rows := p.ranges[i]
-		err = q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-			c, err = q.nextChunk(ctx, p, rows, most)
-			return c.Seen, err
-		}, func() error {
+	for i := 0; i < len(ranges) && err == nil; i++ {
+		rows := ranges[i]
+		err = q.inSlices(ctx, p, func(most int) (chunk, error) { return q.nextChunk(ctx, p, rows, most) }, func(c chunk, made webhook.Replayed) {
 			rows.After = c.Reached
-			made, err := q.replayChunk(ctx, p, c)
 			created.Add(made)
-			return err
 		})
 	}
 	if p.dryRun || err != nil && created.Total() == 0 {
@@ -65,65 +59,54 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 
 // replayQuery describes the events that a replay reads, and those that it selects.
 type replayQuery struct {
-	id              string // public id of the subscription
-	subscription    int64
-	organization    int64
-	now             int64        // start of the replay
-	since, until    int64        // times of the events
-	ranges          []scan.Range // row ids of the events
-	exact, prefix   string       // JSON arrays of whole types and of prefixes
-	only            webhook.Only
-	ended           webhook.DeliveryState // the state of deliveries that are sent again
-	unless          webhook.DeliveryState // not if the event has a delivery in this state, or a pending one
-	excludedTypes   string                // JSON array of types that the subscription never receives
-	filter          string                // of the subscription when the replay began, see filter.Filter.Text; empty: every event passes
-	filterChangedAt int64
-	dryRun          bool
-}
-
-// openedReplay is a subscription, and what a replay to it has in common with a recovery.
-type openedReplay struct {
-	sub      webhook.Subscription
-	query    replayQuery
-	rows     scan.Range // the events since the creation of the subscription
-	disorder int64
+	sub           webhook.Subscription // when the replay began
+	organization  int64
+	now           int64      // start of the replay
+	rows          scan.Range // the events since the creation of the subscription
+	disorder      int64
+	since, until  int64  // times of the events
+	exact, prefix string // JSON arrays of whole types and of prefixes
+	only          webhook.Only
+	ended         webhook.DeliveryState // the state of deliveries that are sent again
+	unless        webhook.DeliveryState // not if the event has a delivery in this state, or a pending one
+	excludedTypes string                // JSON array of types that the subscription never receives
+	filter        string                // of the subscription, see filter.Filter.Text; empty: every event passes
+	dryRun        bool
 }
 
 // openReplay finds the subscription. Later events do not belong to the replay, nor do those from before the subscription was created.
 // Row ids decide that, because the clock may have been wrong.
-func (q *Queue) openReplay(ctx context.Context, organization int64, id string, dryRun bool) (openedReplay, error) {
-	return returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o openedReplay, err error) {
-		if o.sub, err = q.receiver(t, organization, id); err != nil {
-			return o, err
+func (q *Queue) openReplay(ctx context.Context, organization int64, id string, dryRun bool) (replayQuery, error) {
+	return returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (replayQuery, error) {
+		sub, err := q.receiver(t, organization, id)
+		if err != nil {
+			return replayQuery{}, err
 		}
-		o.query = replayQuery{
-			id: id, subscription: o.sub.RowID, organization: organization, now: t.Now(), until: math.MaxInt64, ended: webhook.Exhausted,
-			unless: webhook.Delivered, excludedTypes: excludedTypes(o.sub), filter: o.sub.Filter.Text(), dryRun: dryRun,
+		p := replayQuery{
+			sub: sub, organization: organization, now: t.Now(), rows: scan.Range{Last: t.lastEvent}, disorder: t.disorder, until: math.MaxInt64,
+			ended: webhook.Exhausted, unless: webhook.Delivered, excludedTypes: excludedTypes(sub), filter: sub.Filter.Text(), dryRun: dryRun,
 		}
-		webhook.Set(&o.query.filterChangedAt, o.sub.FilterChangedAt)
-		o.rows.Last, o.disorder = t.lastEvent, t.disorder
-		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
-			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
+		if err := t.Get(&p.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", sub.RowID); err != nil {
+			return p, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
-		return o, t.Quotas.RequireWebhooks(t.Tx, organization)
+		return p, t.Quotas.RequireWebhooks(t.Tx, organization)
 	})
 }
 
-func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
-	o, err := q.openReplay(ctx, organization, id, r.DryRun)
-	if err != nil {
-		return replayQuery{}, err
+// prepareReplay also returns the row ids of the events.
+func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (p replayQuery, rows []scan.Range, err error) {
+	if p, err = q.openReplay(ctx, organization, id, r.DryRun); err != nil {
+		return p, nil, err
 	}
-	p := o.query
 	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
-	p.exact, p.prefix = fanout.PatternLists(o.sub.EventTypes.Common(r.EventTypes))
+	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
 	end, err := q.replays.Take(ctx, organization)
 	if err != nil {
-		return p, err
+		return p, nil, err
 	}
 	defer end()
-	p.ranges, err = q.replays.Period(ctx, p.since, p.until, o.rows, o.disorder)
-	return p, err
+	rows, err = q.replays.Period(ctx, p.since, p.until, p.rows, p.disorder)
+	return p, rows, err
 }
 
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
@@ -163,10 +146,10 @@ func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
 		since = max(since, now-maxAge.Milliseconds())
 	}
 	return append([]any{
-		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
+		sql.Named("organization", p.organization), sql.Named("subscription", p.sub.RowID), sql.Named("since", since),
 		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
 		sql.Named("ended", p.ended), sql.Named("unless", p.unless),
-		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.filterChangedAt),
+		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.sub.FilterChangedAt),
 	}, more...)
 }
 
@@ -178,25 +161,29 @@ type chunk struct {
 	webhook.Replayed
 }
 
-// inSlices calls read with the number of rows that it may read, and then do, until read has seen fewer. After each slice, others get
-// their turn. A filter parses bodies: 250 of 256 KiB take several seconds. So it begins with few rows, and goes on with as many as take
-// a few milliseconds.
-func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int) (seen int64, err error), do func() error) error {
+// inSlices calls read with the number of rows that it may read, creates the deliveries of that chunk and reports them to created, until
+// read has seen fewer rows. After each slice, others get their turn. A filter parses bodies: 250 of 256 KiB take several seconds. So it
+// begins with few rows, and goes on with as many as take a few milliseconds.
+func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int) (chunk, error), created func(chunk, webhook.Replayed)) error {
 	rows := replayEvents
 	if p.filter != "" {
 		rows = scan.CostlySlice
 	}
 	return scan.Batches(ctx, 0, func() (more bool, err error) {
-		var seen int64
+		var c chunk
 		next, err := q.replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
-			seen, err = read(rows)
+			c, err = read(rows)
 			return err
 		})
 		if err != nil {
 			return false, fmt.Errorf("read what to send again: %w", err)
 		}
-		more, rows = seen == int64(rows), next
-		return more, do()
+		more, rows = c.Seen == int64(rows), next
+		made, err := q.replayChunk(ctx, p, c)
+		if err == nil {
+			created(c, made)
+		}
+		return more, err
 	})
 }
 
@@ -247,7 +234,7 @@ var replayableRows = `
 
 // insertReplay is replayChunk in a transaction.
 func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
-	sub, err := q.receiver(t, p.organization, p.id)
+	sub, err := q.receiver(t, p.organization, p.sub.ID)
 	if err != nil {
 		return made, err
 	}
@@ -268,13 +255,13 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	if err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
 		SELECT ? + key, value, ?, `+delivery.Pending+`, `+delivery.CauseHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
-		t.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
+		t.lastDelivery+1, sub.RowID, t.Now(), sub.Ordered, checked.Rows); err != nil {
 		return made, err
 	}
 	t.lastDelivery += n
 	t.Quotas.Count(t.Tx, p.organization, int(n)*quota.PerDelivery)
-	t.OnCommit(func() { q.pending.Add(p.subscription, n) })
-	t.announceChange(p.subscription)
+	t.OnCommit(func() { q.pending.Add(sub.RowID, n) })
+	t.announceChange(sub.RowID)
 	return checked.Replayed, nil
 }
 
@@ -283,7 +270,7 @@ func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	return q.change(ctx, sqlite.Work{Payer: p.organization}, func(t *tx) error {
-		return t.audit(by, p.organization, access.SubscriptionReplayed, audit.Subscription(p.id, p.subscription), map[string]any{
+		return t.audit(by, p.organization, access.SubscriptionReplayed, audit.Subscription(p.sub.ID, p.sub.RowID), map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, cmp.Or(r.Until, p.now))),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})
