@@ -32,7 +32,7 @@ func (h *History) EventPage(ctx context.Context, organization int64, f webhook.E
 	}
 	// Events of many subscriptions have many deliveries. So the page ends after the event at which the counts have read as many rows as
 	// a search may read.
-	counted, err := h.countAll(ctx, organization, page.Rows, h.o.Logs.Limits.Rows)
+	counted, err := h.CountDeliveries(ctx, organization, page.Rows, h.o.Logs.Limits.Rows)
 	if err == nil && counted < len(page.Rows) {
 		page.Rows, page.Next = page.Rows[:counted], page.Rows[counted-1].RowID
 	}
@@ -69,11 +69,14 @@ func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.
 		}
 	}
 	firstType, endType := f.TypeRange()
-	until := scan.UpperBound(f.Until)
+	until, expiredBefore := scan.UpperBound(f.Until), h.oldBefore()
+	if h.o.Hold() != nil { // while the queue is held, retention deletes nothing
+		expiredBefore = 0
+	}
 	q = scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type != "" || f.Since != 0 || f.Until != 0 || f.WithoutAudit,
-		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit), subscription, h.expiredBefore()},
+		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit), subscription, expiredBefore},
 	}
 	if f.State != "" || f.Subscription != "" {
 		q.Filtered, q.Slice = true, eventsPerCount
@@ -86,10 +89,10 @@ func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.
 	return q, err
 }
 
-// expiredBefore returns the time before which events are being deleted; 0 if there is none.
-func (h *History) expiredBefore() int64 {
+// oldBefore returns the time before which events are too old to be kept; 0 if there is none.
+func (h *History) oldBefore() int64 {
 	now, trusted := h.o.TrustedTime()
-	if !trusted || h.o.KeepEvents == 0 || h.o.Hold() != nil { // while the queue is held, retention deletes nothing
+	if !trusted || h.o.KeepEvents == 0 {
 		return 0
 	}
 	return now - h.o.KeepEvents.Milliseconds()
@@ -154,20 +157,13 @@ func (h *History) EventPeriod(ctx context.Context, since, until int64) (scan.Ran
 
 // eventsByIdempotencyKey finds the event of each organization with that key. The index finds each of them at once.
 func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, f webhook.EventFilter) ([]webhook.Event, error) {
-	end, err := h.o.Logs.Take(ctx, q.Organization)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	organization := "e.organization_id = ?1"
 	if q.Organization == access.AllOrganizations {
 		organization = "?1 = 0"
 	}
-	events := []webhook.Event{}
 	args := append([]any{q.Organization, q.First, scan.UpperBound(q.Before), q.Limit}, append(q.Args, f.IdempotencyKey)...)
-	err = h.o.Logs.List(ctx, &events, `
+	return sqlite.All[webhook.Event](h.o.Logs.InTurn(ctx, q.Organization), `
 		SELECT `+eventColumns+` FROM events e INDEXED BY events_by_idempotency_key `+eventJoins+`
 		WHERE e.idempotency_key = ?12 AND `+organization+` AND e.id >= ?2 AND e.id < ?3 AND `+listedEvents+inState(f)+`
 		ORDER BY e.id DESC LIMIT ?4`, args...)
-	return events, err
 }

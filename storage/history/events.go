@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -22,18 +21,10 @@ const (
 	eventJoins = "CROSS JOIN organizations o ON o.id = e.organization_id"
 )
 
-// CountDeliveries sets the public ids and the numbers of deliveries of a few events of an organization. Faults: Unavailable if too
-// many reads of the organization's logs are running.
-func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event) error {
-	if _, err := h.countAll(ctx, organization, events, math.MaxInt); err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
-	}
-	return nil
-}
-
-// countAll sets the public ids and the numbers of deliveries of events until it has read that many. It returns how many events it has
-// counted, at least one if there are any. After many deliveries it pauses, so that others have their turn.
-func (h *History) countAll(ctx context.Context, organization int64, events []webhook.Event, limit int) (counted int, err error) {
+// CountDeliveries sets the public ids and the numbers of deliveries of events of an organization, until it has read limit deliveries. It
+// returns how many events it has counted, at least one if there are any. After many deliveries it pauses, so that others have their turn.
+// Faults: Unavailable if too many reads of the organization's logs are running.
+func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event, limit int) (counted int, err error) {
 	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return 0, err
@@ -150,13 +141,7 @@ const (
 // catalogue. If only is not empty, the list has no other type. Tests do not count, and without audit events their types are left out.
 // Faults: Unavailable if too many reads of the organization's logs are running.
 func (h *History) EventTypes(ctx context.Context, organization int64, only string, withoutAudit bool) ([]webhook.EventType, error) {
-	end, err := h.o.Logs.Take(ctx, organization)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	found := []webhook.EventType{}
-	err = h.o.Logs.List(ctx, &found, `
+	return sqlite.All[webhook.EventType](h.o.Logs.InTurn(ctx, organization), `
 		SELECT coalesce(seen.type, c.type) AS type, coalesce(c.description, '') AS description, coalesce(c.event_group, '') AS event_group,
 		       c.example, c.schema, seen.last_seen_at
 		FROM (
@@ -167,5 +152,4 @@ func (h *History) EventTypes(ctx context.Context, organization int64, only strin
 		FULL JOIN event_types c ON c.type = seen.type
 		WHERE ?4 IN ('', seen.type, c.type) AND (seen.place <= ?5 OR c.type IS NOT NULL OR ?4 <> '')
 		ORDER BY seen.place IS NULL, seen.place, c.type`, organization, countedEvents, HiddenTypes(withoutAudit), only, maxEventTypes)
-	return found, err
 }

@@ -16,41 +16,27 @@ import (
 
 // EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's
 // logs are running.
-func (h *History) EventFacts(ctx context.Context, organization int64, id string) (e webhook.EventFacts, err error) {
+func (h *History) EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error) {
 	row, at, ok := h.o.IDs.Row(access.EventID, id)
 	if !ok {
-		return e, fault.Missing("event")
+		return webhook.EventFacts{}, fault.Missing("event")
 	}
-	end, err := h.o.Logs.Take(ctx, organization)
-	if err != nil {
-		return e, err
-	}
-	defer end()
-	now, trusted := h.o.TrustedTime()
-	isOld := trusted && h.o.KeepEvents > 0 && at < now-h.o.KeepEvents.Milliseconds()
-	if err := h.o.Logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
-		return e, missingEvent(sqlite.Missing(err, "event"), isOld)
-	}
-	e.Hold, e.Kept = h.o.Hold(), h.o.KeepEvents
-	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
-		var waiting bool
-		if err := h.o.Logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
-			return e, fmt.Errorf("look for open subscriptions: %w", err)
-		}
-		e.Expired = !waiting
-	}
-	return e, nil
+	isOld, hold := at < h.oldBefore(), h.o.Hold()
+	mayExpire := isOld && hold == nil // while the queue is held, retention deletes nothing
+	e, err := sqlite.One[webhook.EventFacts](h.o.Logs.InTurn(ctx, organization), "event", selectEventFacts, row, at, organization, mayExpire)
+	e.Hold, e.Kept = hold, h.o.KeepEvents
+	return e, missingEvent(err, isOld)
 }
 
 const selectEventFacts = `
 	SELECT e.id, e.type, e.created_at, coalesce(e.about, 0) AS about, coalesce(about.url, '') AS about_url, p.name AS plan,
 	       ` + delivery.IsTest + ` AS is_test,
-	       e.held IS NULL AS plan_lacked,
+	       e.held IS NULL AS plan_lacked, CASE WHEN ?4 THEN NOT ` + delivery.EventWaits + ` ELSE 0 END AS expired,
 	       coalesce((SELECT w.name FROM plans w WHERE w.webhooks AND w.api_keys >= p.api_keys ORDER BY w.id LIMIT 1), '') AS webhook_plan
 	FROM events e
 	CROSS JOIN organizations o ON o.id = e.organization_id CROSS JOIN plans p ON p.id = o.plan_id
 	LEFT JOIN subscriptions about ON about.id = e.about
-	WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`
+	WHERE e.id = ?1 AND e.created_at = ?2 AND e.organization_id = ?3`
 
 // missingEvent says that retention deletes events as old as the id, if the event was not found. The id tells its age, so this
 // reveals nothing about events of others.
@@ -89,7 +75,9 @@ func isSending(alias string) string {
 func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page access.Page[webhook.ReceiverFacts], err error) {
 	var found access.Page[receiverRow]
 	if f.ID != "" {
-		found.Rows, err = h.receiver(ctx, organization, e, f.ID)
+		found.Rows = make([]receiverRow, 1)
+		found.Rows[0], err = sqlite.One[receiverRow](h.o.Logs.InTurn(ctx, organization), "subscription",
+			selectReceiver, organization, f.ID, nil, nil, e.RowID)
 	} else {
 		list := scan.List[receiverRow]{
 			Logs: h.o.Logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
@@ -140,19 +128,7 @@ func (h *History) setMissed(ctx context.Context, organization int64, e webhook.E
 	return nil
 }
 
-// receiver is ReceiverPage for one subscription.
-func (h *History) receiver(ctx context.Context, organization int64, e webhook.EventFacts, id string) ([]receiverRow, error) {
-	end, err := h.o.Logs.Take(ctx, organization)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	var row receiverRow
-	err = h.o.Logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
-	return []receiverRow{row}, sqlite.Missing(err, "subscription")
-}
-
-// selectReceiver has its event in ?5, because receiverColumns is also a part of a list.
+// selectReceiver is a page of one subscription. It has its event in ?5, because receiverColumns is also a part of a list.
 var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + SubscriptionJoins + `
 	WHERE s.organization_id = ?1 AND s.public_id = ?2`
 

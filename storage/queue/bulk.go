@@ -77,12 +77,7 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 			Subscription string `db:"public_id"`
 			Event        int64  `db:"event_id"`
 		}
-		end, err := q.replays.Begin(ctx, organization)
-		if err != nil {
-			return false, err
-		}
-		defer end()
-		err = q.replays.Pool.List(ctx, &found, `
+		err = q.replays.InTurn(ctx, organization).List(&found, `
 			SELECT DISTINCT s.public_id, d.event_id
 			FROM json_each(?) listed CROSS JOIN deliveries d INDEXED BY deliveries_by_event ON d.event_id = listed.value
 			CROSS JOIN subscriptions s ON s.id = d.subscription_id

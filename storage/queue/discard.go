@@ -72,18 +72,12 @@ type waitingDelivery struct {
 }
 
 // nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
-func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
-	end, err := q.replays.Begin(ctx, organization)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	err = q.replays.Pool.List(ctx, &waiting, `
+func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) ([]waitingDelivery, error) {
+	return sqlite.All[waitingDelivery](q.replays.InTurn(ctx, organization), `
 		SELECT d.id, d.due_at, e.created_at AS event_at
 		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
 		ORDER BY d.due_at, d.id LIMIT ?5`, subscription, after.At, after.Row, last, dropBatch)
-	return waiting, err
 }
 
 // discardWaiting drops deliveries of a subscription that still wait. If an attempt of one is in progress by now, its record

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fanout"
@@ -128,8 +129,8 @@ func (q *Queue) countRepeated(ctx context.Context, organization int64, published
 	if len(repeated) == 0 {
 		return nil
 	}
-	if err := q.history.CountDeliveries(ctx, organization, repeated); err != nil {
-		return err
+	if _, err := q.history.CountDeliveries(ctx, organization, repeated, math.MaxInt); err != nil {
+		return fmt.Errorf("count deliveries: %w", err)
 	}
 	for i := range published {
 		if published[i].Repeated {

@@ -51,24 +51,44 @@ func (r *Reader) Connection(ctx context.Context) (free func(), err error) {
 	return func() { r.free.Release(1) }, nil
 }
 
-// Get waits for a connection and reads one row into dest. It returns sql.ErrNoRows if there is none.
-func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
+// connected waits for a connection and runs read.
+func (r *Reader) connected(ctx context.Context, read func() error) error {
 	free, err := r.Connection(ctx)
 	if err != nil {
 		return err
 	}
 	defer free()
-	return r.Pool.Get(ctx, dest, text, args...)
+	return read()
+}
+
+// Get waits for a connection and reads one row into dest. It returns sql.ErrNoRows if there is none.
+func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
+	return r.connected(ctx, func() error { return r.Pool.Get(ctx, dest, text, args...) })
 }
 
 // List waits for a connection and reads all rows into dest, a pointer to a slice.
 func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) error {
-	free, err := r.Connection(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
-	return r.Pool.List(ctx, dest, text, args...)
+	return r.connected(ctx, func() error { return r.Pool.List(ctx, dest, text, args...) })
+}
+
+type turnReader struct {
+	*Reader
+	ctx          context.Context
+	organization int64
+}
+
+// InTurn returns a sqlite.Reader whose reads wait for the turn of the organization, and then for a connection. Faults: Unavailable if too
+// many reads of the organization are running.
+func (r *Reader) InTurn(ctx context.Context, organization int64) sqlite.Reader {
+	return turnReader{r, ctx, organization}
+}
+
+func (r turnReader) Get(dest any, text string, args ...any) error {
+	return r.Do(r.ctx, r.organization, func() error { return r.Pool.Get(r.ctx, dest, text, args...) })
+}
+
+func (r turnReader) List(dest any, text string, args ...any) error {
+	return r.Do(r.ctx, r.organization, func() error { return r.Pool.List(r.ctx, dest, text, args...) })
 }
 
 // Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in time; there
@@ -112,32 +132,27 @@ func nextSlice(rows int, took time.Duration, most int) int {
 // CostlySlice is the first slice of a read whose rows may take long, because it parses their bodies.
 const CostlySlice = 8 // rows
 
-// Slice runs read in the turn of the organization and with a connection. It returns the rows of the next slice, after this one of that
-// many rows. Faults: Unavailable if too many reads of the organization are running.
+// Slice is Do for a slice of some rows. It returns the rows of the next one.
 func (r *Reader) Slice(ctx context.Context, organization int64, rows, most int, read func() error) (next int, err error) {
-	end, err := r.Begin(ctx, organization)
-	if err != nil {
-		return rows, err
-	}
-	defer end()
-	began := time.Now()
-	err = read()
-	return nextSlice(rows, time.Since(began), most), err
+	next = rows
+	err = r.Do(ctx, organization, func() error {
+		began := time.Now()
+		err := read()
+		next = nextSlice(rows, time.Since(began), most)
+		return err
+	})
+	return next, err
 }
 
-// Begin waits for the turn of the organization, and then for a connection. The caller must call end. Faults: Unavailable if too many
-// reads of the organization are running.
-func (r *Reader) Begin(ctx context.Context, organization int64) (end func(), err error) {
-	endTurn, err := r.Take(ctx, organization)
+// Do runs read in the turn of the organization and with a connection. Faults: Unavailable if too many reads of the organization are
+// running.
+func (r *Reader) Do(ctx context.Context, organization int64, read func() error) error {
+	end, err := r.Take(ctx, organization)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	free, err := r.Connection(ctx)
-	if err != nil {
-		endTurn()
-		return nil, err
-	}
-	return func() { free(); endTurn() }, nil
+	defer end()
+	return r.connected(ctx, read)
 }
 
 // Position is a place in a log, which is ordered by time and row id, or by row id alone: At is 0 then.
@@ -210,13 +225,10 @@ func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *sea
 
 // ReadAll reads all rows below high in one slice. It is for a search without a filter: every row matches.
 func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
-	free, err := r.Connection(ctx)
-	if err != nil {
+	return r.connected(ctx, func() error {
+		_, err := s.Read(ctx, Position{}, high)
 		return err
-	}
-	defer free()
-	_, err = s.Read(ctx, Position{}, high)
-	return err
+	})
 }
 
 // UpperBound returns the exclusive upper bound of a list that runs downwards; 0 is no bound.

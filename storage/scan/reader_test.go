@@ -2,6 +2,7 @@ package scan_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,19 +45,19 @@ func TestAReadWithoutAConnectionGivesItsTurnBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := scan.NewReader(nil, 1, time.Second)
-		end, err := logs.Begin(t.Context(), 1)
-		if err != nil {
+		nothing := func() error { return nil }
+		if err := logs.Do(t.Context(), 1, func() error {
+			for range 40 { // more than may wait
+				if err := logs.Do(t.Context(), 2, nothing); fault.KindOf(err) != fault.Unavailable {
+					return fmt.Errorf("error %w", err)
+				}
+			}
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
-		for range 40 { // more than may wait
-			if _, err := logs.Begin(t.Context(), 2); fault.KindOf(err) != fault.Unavailable {
-				t.Fatalf("error %v", err)
-			}
-		}
-		end()
-		if end, err = logs.Begin(t.Context(), 2); err != nil {
+		if err := logs.Do(t.Context(), 2, nothing); err != nil {
 			t.Fatalf("its turn did not come back: %v", err)
 		}
-		end()
 	})
 }

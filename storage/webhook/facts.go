@@ -23,7 +23,7 @@ type EventFacts struct {
 	// Kept is how long events are kept; 0 means forever.
 	Kept time.Duration `db:"-"`
 	// Expired says that the event is older than that and no open subscription waits for it. So it is being deleted.
-	Expired bool `db:"-"`
+	Expired bool `db:"expired"`
 }
 
 // ReceiverFacts is what is stored about an event and one subscription of its organization.
