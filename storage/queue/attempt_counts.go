@@ -23,7 +23,7 @@ var deliveryUses = map[webhook.DeliveryState]access.OrganizationUse{webhook.Deli
 // Expired notes that the transaction deletes a pending delivery. It waited for a closed subscription. For a deleted one, it is not
 // counted: nobody expects it.
 func (q *Queue) Expired(now *sqlite.Tx, subscription int64) error {
-	t := q.memory.with(now)
+	t := q.o.Memory.with(now)
 	t.OnCommit(func() { t.pending.Add(subscription, -1) })
 	sub, err := t.Fanout.Subscription(t.Tx, subscription)
 	if err != nil || sub.Deleted {

@@ -15,7 +15,7 @@ import (
 // Audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for the whole
 // instance, see Actor.LogOrganization. details must not contain a secret.
 func (q *Queue) Audit(now *sqlite.Tx, by access.Actor, organization int64, eventType string, about audit.Target, details map[string]any) error {
-	return q.memory.with(now).audit(by, organization, eventType, about, details)
+	return q.o.Memory.with(now).audit(by, organization, eventType, about, details)
 }
 
 func (t *tx) audit(by access.Actor, organization int64, eventType string, about audit.Target, details map[string]any) error {
@@ -68,6 +68,6 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 // AuditCost returns about how many rows a write with an audit event of this type writes. A customer may have thousands of subscriptions
 // that want it.
 func (q *Queue) AuditCost(now *sqlite.Tx, organization int64, eventType string) (int, error) {
-	receivers, err := q.memory.Fanout.Receivers(now, organization, 0, eventType)
+	receivers, err := q.o.Memory.Fanout.Receivers(now, organization, 0, eventType)
 	return sqlite.UsualCost + len(receivers), err
 }

@@ -46,7 +46,7 @@ func (q *Queue) SendListed(ctx context.Context, by access.Actor, organization in
 		return sent, err
 	}
 	r.Events.Limit = maxBulk + 1
-	events, err := q.history.EventRows(ctx, organization, r.Events)
+	events, err := q.o.History.EventRows(ctx, organization, r.Events)
 	if err != nil {
 		return sent, err
 	}
@@ -77,7 +77,7 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 			Subscription string `db:"public_id"`
 			Event        int64  `db:"event_id"`
 		}
-		err = q.replays.InTurn(ctx, organization).List(&found, `
+		err = q.o.Replays.InTurn(ctx, organization).List(&found, `
 			SELECT DISTINCT s.public_id, d.event_id
 			FROM json_each(?) listed CROSS JOIN deliveries d INDEXED BY deliveries_by_event ON d.event_id = listed.value
 			CROSS JOIN subscriptions s ON s.id = d.subscription_id
@@ -114,7 +114,7 @@ func (q *Queue) sendListedTo(
 	err = q.inSlices(ctx, *p, func(most int) (c chunk, err error) {
 		batch := events[:min(len(events), most)]
 		events, c.Seen = events[len(batch):], int64(len(batch))
-		err = q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
+		err = q.o.Replays.Pool.Get(ctx, &c, replayableRows, p.args(q.o.KeepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
 		return c, err
 	}, func(_ chunk, replayed webhook.Replayed) { made.Deliveries += replayed.Total() })
 	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+made.Deliveries, sent.Pending+made.Pending, made.BlockedBy

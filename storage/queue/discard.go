@@ -73,7 +73,7 @@ type waitingDelivery struct {
 
 // nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
 func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) ([]waitingDelivery, error) {
-	return sqlite.All[waitingDelivery](q.replays.InTurn(ctx, organization), `
+	return sqlite.All[waitingDelivery](q.o.Replays.InTurn(ctx, organization), `
 		SELECT d.id, d.due_at, e.created_at AS event_at
 		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
@@ -158,7 +158,7 @@ func (t *tx) dropDeliveries(subscription int64, selected string, args ...any) (i
 
 // DropAudit drops the pending deliveries of audit events to a subscription that no longer receives them.
 func (q *Queue) DropAudit(now *sqlite.Tx, sub *webhook.Subscription) error {
-	t := q.memory.with(now)
+	t := q.o.Memory.with(now)
 	n, err := t.dropDeliveries(sub.RowID, `
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(:types))

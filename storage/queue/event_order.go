@@ -64,4 +64,4 @@ func (t *tx) checkOrder() error {
 }
 
 // NextEvent returns the row id that the next event gets.
-func (q *Queue) NextEvent(*sqlite.Tx) int64 { return q.memory.lastEvent + 1 }
+func (q *Queue) NextEvent(*sqlite.Tx) int64 { return q.o.Memory.lastEvent + 1 }

@@ -34,7 +34,7 @@ func (q *Queue) WriteFor(ctx context.Context, organization int64, rows int, urge
 
 // Together runs functions in one transaction. Run must not have been called.
 func (q *Queue) Together(fns ...func(*Tx) error) error {
-	return q.file.Alone(q.memory.job(func(t *tx) error {
+	return q.o.File.Alone(q.o.Memory.job(func(t *tx) error {
 		for _, fn := range fns {
 			if err := fn(t); err != nil {
 				return err
@@ -94,7 +94,7 @@ func (t *tx) StoredToday(organization int64) (int64, error) {
 
 // StorageDays returns the number of stored counts of an organization.
 func (q *Queue) StorageDays(ctx context.Context, organization int64) (n int, err error) {
-	return n, q.reads.Get(ctx, &n, "SELECT count(*) FROM organization_days WHERE organization_id = ?", organization)
+	return n, q.o.Reads.Get(ctx, &n, "SELECT count(*) FROM organization_days WHERE organization_id = ?", organization)
 }
 
 // ForgetQuotas forgets the counts of stored bytes, as a change of a plan does.
@@ -130,7 +130,7 @@ func (q *Queue) Pend(subscription, n int64) { q.pending.Add(subscription, n) }
 
 // TakeReplayTurn takes the turn of an organization for reads of replays.
 func (q *Queue) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return q.replays.Take(ctx, organization)
+	return q.o.Replays.Take(ctx, organization)
 }
 
 // ReadOrganizationID reads the public id of an organization again.
@@ -157,19 +157,19 @@ func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }
 
 // Attempts returns the attempts of one page.
 func (q *Queue) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
-	page, err := q.history.AttemptPage(ctx, organization, id, f)
+	page, err := q.o.History.AttemptPage(ctx, organization, id, f)
 	return page.Attempts, err
 }
 
 // AuditEvents returns the audit events of one page.
 func (q *Queue) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
-	page, err := q.history.AuditPage(ctx, organization, f)
+	page, err := q.o.History.AuditPage(ctx, organization, f)
 	return page.Rows, err
 }
 
 // Events returns the events of one page.
 func (q *Queue) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
-	page, err := q.history.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
+	page, err := q.o.History.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
 	return page.Rows, err
 }
 
@@ -179,6 +179,6 @@ func (q *Queue) SubscriptionList(ctx context.Context, organization int64, status
 	if status != "" {
 		f.Statuses = []webhook.Status{status}
 	}
-	page, err := q.history.SubscriptionPage(ctx, organization, f)
+	page, err := q.o.History.SubscriptionPage(ctx, organization, f)
 	return page.Rows, err
 }

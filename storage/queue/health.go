@@ -59,7 +59,7 @@ func (q *Queue) SetHealth(now *sqlite.Tx, sub *webhook.Subscription, before webh
 	if sub.Health == before {
 		return nil
 	}
-	t := q.memory.with(now)
+	t := q.o.Memory.with(now)
 	if sub.Status != before.Status {
 		sub.DisabledAt = nil
 		if sub.Status == webhook.Disabled {
@@ -86,7 +86,7 @@ func (t *tx) writeHealth(subscription int64, before, h webhook.Health) error {
 
 // AuditHealth writes the audit event of a subscription that a change has disabled.
 func (q *Queue) AuditHealth(now *sqlite.Tx, by access.Actor, organization int64, sub webhook.Subscription) error {
-	return q.memory.with(now).auditHealth(by, organization, sub.RowID, sub.ID, sub.Health)
+	return q.o.Memory.with(now).auditHealth(by, organization, sub.RowID, sub.ID, sub.Health)
 }
 
 // auditHealth writes the audit event of a subscription that became failing or disabled, or that works again.
@@ -127,12 +127,12 @@ func (t *tx) loadSubscriptionCounts() error {
 
 // SubscriptionCreated counts a new subscription.
 func (q *Queue) SubscriptionCreated(now *sqlite.Tx, h webhook.Health) {
-	q.memory.with(now).countSubscription(h, 1)
+	q.o.Memory.with(now).countSubscription(h, 1)
 }
 
 // SubscriptionRemoved forgets a subscription with that health, which the transaction deletes, and its pending deliveries.
 func (q *Queue) SubscriptionRemoved(now *sqlite.Tx, row int64, h webhook.Health) {
-	t := q.memory.with(now)
+	t := q.o.Memory.with(now)
 	t.countSubscription(h, -1)
 	t.OnCommit(func() { t.pending.Remove(row) })
 	t.announceChange(row)

@@ -34,7 +34,7 @@ func (s *shared) ReleasedAt() int64 { return s.releasedAt.Load() }
 
 // Held reports whether the transaction sees a hold.
 func (q *Queue) Held(now *sqlite.Tx) (bool, error) {
-	hold, err := q.memory.with(now).hold()
+	hold, err := q.o.Memory.with(now).hold()
 	return hold != nil, err
 }
 
@@ -85,7 +85,7 @@ func (q *Queue) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 
 // BeginHold begins a new hold.
 func (q *Queue) BeginHold(now *sqlite.Tx, reason string) error {
-	t := q.memory.with(now)
+	t := q.o.Memory.with(now)
 	return t.writeHold(webhook.Hold{Since: t.Now(), Reason: reason, Last: t.lastDelivery})
 }
 

@@ -156,10 +156,10 @@ func (t *tx) flush() error {
 
 // change runs fn in a transaction. The zero Work is work of Keyhook itself: deliveries, upkeep, retention. See sqlite.File.Write.
 func (q *Queue) change(ctx context.Context, work sqlite.Work, fn func(*tx) error) error {
-	return q.file.Write(ctx, work, q.memory.job(fn))
+	return q.o.File.Write(ctx, work, q.o.Memory.job(fn))
 }
 
 // returning is change for a function that makes something; see sqlite.Returning.
 func returning[T any](ctx context.Context, q *Queue, work sqlite.Work, fn func(*tx) (T, error)) (T, error) {
-	return sqlite.Returning(ctx, q.file, work, func(now *sqlite.Tx) (T, error) { return fn(q.memory.with(now)) })
+	return sqlite.Returning(ctx, q.o.File, work, func(now *sqlite.Tx) (T, error) { return fn(q.o.Memory.with(now)) })
 }

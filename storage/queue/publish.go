@@ -24,7 +24,7 @@ import (
 func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
 	work := sqlite.Work{Payer: organization, Cost: sqlite.UsualCost + len(events), Whole: true, Measure: func(now *sqlite.Tx) (int, error) {
-		return publishCost(q.memory.with(now), organization, events)
+		return publishCost(q.o.Memory.with(now), organization, events)
 	}}
 	err := q.change(ctx, work, func(t *tx) error {
 		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
@@ -122,14 +122,14 @@ func (q *Queue) countRepeated(ctx context.Context, organization int64, published
 	var repeated []webhook.Event
 	for _, p := range published {
 		if p.Repeated {
-			row, at, _ := q.ids.Row(access.EventID, p.ID)
+			row, at, _ := q.o.Memory.IDs.Row(access.EventID, p.ID)
 			repeated = append(repeated, webhook.Event{RowID: row, At: at})
 		}
 	}
 	if len(repeated) == 0 {
 		return nil
 	}
-	if _, err := q.history.CountDeliveries(ctx, organization, repeated, math.MaxInt); err != nil {
+	if _, err := q.o.History.CountDeliveries(ctx, organization, repeated, math.MaxInt); err != nil {
 		return fmt.Errorf("count deliveries: %w", err)
 	}
 	for i := range published {

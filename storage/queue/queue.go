@@ -14,7 +14,6 @@ import (
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/history"
-	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -25,15 +24,7 @@ import (
 // them in a transaction of that part.
 type Queue struct {
 	*shared
-	file       *sqlite.File
-	memory     *Memory // used by the goroutine of the writer only
-	keys       *seal.Ring
-	ids        publicid.Maker
-	history    *history.History
-	reads      *sqlite.Pool
-	replays    *scan.Reader
-	keepEvents time.Duration
-
+	o             Options
 	replayLock    chan struct{}            // a replay that writes puts a token in
 	recoveredUpTo int64                    // where the next pass of RecoverMarked continues; only that uses it
 	recovering    map[int64]*begunRecovery // by subscription; only RecoverMarked uses it
@@ -42,7 +33,7 @@ type Queue struct {
 // Options are what a queue needs. All are required, except KeepEvents.
 type Options struct {
 	File       *sqlite.File
-	Memory     *Memory    // of that file, loaded
+	Memory     *Memory    // of that file, loaded; see there who may use it
 	Keys       *seal.Ring // opens the secrets of subscriptions
 	History    *history.History
 	Reads      *sqlite.Pool  // for requests and deliveries
@@ -52,10 +43,7 @@ type Options struct {
 
 // New returns the queue of an open file. Writes wait until the file runs.
 func New(o Options) *Queue {
-	return &Queue{
-		shared: o.Memory.shared, file: o.File, memory: o.Memory, keys: o.Keys, ids: o.Memory.IDs, history: o.History, reads: o.Reads,
-		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
-	}
+	return &Queue{shared: o.Memory.shared, o: o, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{}}
 }
 
 // PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
@@ -74,9 +62,9 @@ const jobColumns = `d.id, d.subscription_id, e.organization_id, d.event_id, d.at
 
 func (q *Queue) jobs(ctx context.Context, text string, args ...any) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
-	err := q.reads.List(ctx, &jobs, text, args...)
+	err := q.o.Reads.List(ctx, &jobs, text, args...)
 	for i := range jobs {
-		jobs[i].EventID = q.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = q.o.Memory.IDs.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }

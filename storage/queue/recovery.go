@@ -114,7 +114,7 @@ func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id stri
 // nextExhausted reads the next deliveries that ended exhausted after a position, in the order of their ends. An event that ended
 // exhausted several times counts for its last delivery.
 func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position, most int) (c chunk, err error) {
-	err = q.replays.Pool.Get(ctx, &c, `
+	err = q.o.Replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.due_at), 0) AS reached_at,
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,
 		       json_group_array(looked.event_id) FILTER (WHERE looked.found) AS rows, count(*) FILTER (WHERE looked.found) AS exhausted
@@ -128,7 +128,7 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 				WHERE d.subscription_id = :subscription AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (:after_due, :after_row)
 				ORDER BY d.due_at, d.id LIMIT :most) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(q.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", most))...)
+		p.args(q.o.KeepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", most))...)
 	return c, err
 }
 
@@ -181,7 +181,7 @@ func (q *Queue) RecoverMarked(ctx context.Context) (err error) {
 		}
 	}()
 	var marked []markedSubscription
-	if err := q.reads.List(ctx, &marked, `
+	if err := q.o.Reads.List(ctx, &marked, `
 		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since, s.epoch
 		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
 		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, q.recoveredUpTo, recoveriesPerPass); err != nil {

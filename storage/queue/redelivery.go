@@ -19,7 +19,7 @@ import (
 // Faults: NotFound; Forbidden if it is an audit event and the actor lacks audit:read; Conflict if the subscription no
 // longer receives audit events.
 func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
-	row, at, ok := q.ids.Row(access.AttemptID, attempt)
+	row, at, ok := q.o.Memory.IDs.Row(access.AttemptID, attempt)
 	if !ok {
 		return fault.Missing("attempt")
 	}

@@ -100,12 +100,12 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 	}
 	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
-	end, err := q.replays.Take(ctx, organization)
+	end, err := q.o.Replays.Take(ctx, organization)
 	if err != nil {
 		return p, nil, err
 	}
 	defer end()
-	rows, err = q.replays.Period(ctx, p.since, p.until, p.rows, p.disorder)
+	rows, err = q.o.Replays.Period(ctx, p.since, p.until, p.rows, p.disorder)
 	return p, rows, err
 }
 
@@ -171,7 +171,7 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 	}
 	return scan.Batches(ctx, 0, func() (more bool, err error) {
 		var c chunk
-		next, err := q.replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
+		next, err := q.o.Replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
 			c, err = read(rows)
 			return err
 		})
@@ -188,14 +188,14 @@ func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int)
 }
 
 func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, most int) (c chunk, err error) {
-	err = q.replays.Pool.Get(ctx, &c, `
+	err = q.o.Replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,
 		       json_group_array(looked.id) FILTER (WHERE looked.reason IS NOT NULL) AS rows, `+replayCounts+`
 		FROM (
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = :organization AND e.id > :after AND e.id <= :last ORDER BY e.id LIMIT :most) looked`,
-		p.args(q.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", most))...)
+		p.args(q.o.KeepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", most))...)
 	return c, err
 }
 
@@ -245,7 +245,7 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, err
 	}
 	var checked chunk
-	if err := t.Get(&checked, replayableRows, p.args(q.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
+	if err := t.Get(&checked, replayableRows, p.args(q.o.KeepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
 		return made, err
 	}
 	n := checked.Total()

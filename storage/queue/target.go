@@ -12,11 +12,11 @@ import (
 
 // SubscriptionIn returns a subscription as a transaction sees it. Faults: NotFound.
 func (q *Queue) SubscriptionIn(now *sqlite.Tx, organization int64, id string) (webhook.Subscription, error) {
-	hold, err := q.memory.with(now).hold()
+	hold, err := q.o.Memory.with(now).hold()
 	if err != nil {
 		return webhook.Subscription{}, err
 	}
-	return q.history.ReadSubscription(now, organization, id, hold)
+	return q.o.History.ReadSubscription(now, organization, id, hold)
 }
 
 // receiver is SubscriptionIn for what only deliveries have. Faults: Conflict if the subscription has no URL.
@@ -31,7 +31,7 @@ func (q *Queue) receiver(t *tx, organization int64, id string) (webhook.Subscrip
 // Target returns where and how to send the deliveries of a subscription now. If the secret or the own headers cannot be
 // decrypted, Unusable says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
 func (q *Queue) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
-	return q.target(q.reads.In(ctx), subscription)
+	return q.target(q.o.Reads.In(ctx), subscription)
 }
 
 type targetRow struct {
@@ -65,7 +65,7 @@ func (q *Queue) openTarget(row targetRow) webhook.Target {
 	if row.Deleted {
 		return target // it has no secret
 	}
-	text, err := q.keys.Open(row.Sealed, row.ID)
+	text, err := q.o.Keys.Open(row.Sealed, row.ID)
 	if err != nil {
 		target.Unusable = "the signing secret cannot be decrypted; rotate the secret"
 		q.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
@@ -73,11 +73,11 @@ func (q *Queue) openTarget(row targetRow) webhook.Target {
 	}
 	target.Secret = webhook.KnownSecret(string(text))
 	if len(row.Previous) > 0 {
-		if text, err := q.keys.Open(row.Previous, row.ID); err == nil {
+		if text, err := q.o.Keys.Open(row.Previous, row.ID); err == nil {
 			target.Previous = webhook.KnownSecret(string(text))
 		}
 	}
-	if target.Headers, err = (encryption.SealedHeaders{Names: row.HeaderNames, Sealed: row.Headers}).Open(q.keys, row.ID); err != nil {
+	if target.Headers, err = (encryption.SealedHeaders{Names: row.HeaderNames, Sealed: row.Headers}).Open(q.o.Keys, row.ID); err != nil {
 		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
 		q.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
 		return target

@@ -87,7 +87,7 @@ func (t *tx) announceDeliveries(jobs []webhook.Job) {
 // SubscriptionsChanged tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
 func (q *Queue) SubscriptionsChanged(now *sqlite.Tx, subscriptions ...int64) {
-	q.memory.with(now).announceChange(subscriptions...)
+	q.o.Memory.with(now).announceChange(subscriptions...)
 }
 
 func (t *tx) announceChange(subscriptions ...int64) {
