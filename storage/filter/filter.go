@@ -118,28 +118,26 @@ func (c *Condition) Fulfilled(d *Document) bool {
 	if c.Op == Exists {
 		return have.exists == (c.want[0].text == "true")
 	}
-	equals := func(want scalar) bool { return have.exists && have.kind == want.kind && have.compare(want) == 0 }
-	switch c.Op {
-	case Equal, In:
-		return slices.ContainsFunc(c.want, equals)
-	case NotEqual:
-		return !equals(c.want[0])
-	}
-	if want := c.want[0]; !have.exists || have.kind != want.kind {
-		return false
-	}
-	order := have.compare(c.want[0])
-	switch c.Op {
-	case Less:
-		return order < 0
-	case LessOrEqual:
-		return order <= 0
-	case Greater:
-		return order > 0
-	case GreaterOrEqual:
-		return order >= 0
-	}
-	return strings.HasPrefix(have.text, c.want[0].text) // Prefix
+	compares := slices.ContainsFunc(c.want, func(want scalar) bool {
+		if !have.exists || have.kind != want.kind {
+			return false
+		}
+		order := have.compare(want)
+		switch c.Op {
+		case Less:
+			return order < 0
+		case LessOrEqual:
+			return order <= 0
+		case Greater:
+			return order > 0
+		case GreaterOrEqual:
+			return order >= 0
+		case Prefix:
+			return strings.HasPrefix(have.text, want.text)
+		}
+		return order == 0
+	})
+	return compares != (c.Op == NotEqual)
 }
 
 // Miss is the first condition that an event does not fulfil.

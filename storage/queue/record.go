@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -69,22 +70,20 @@ func (t *tx) rememberSending(d sendingDelivery) {
 // deliveriesInProgress returns the deliveries of the results, and forgets them. It refuses a result whose attempt is not in
 // progress.
 func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
-	var unknown []any
+	var unknown []int64
 	for _, r := range results {
 		if _, ok := t.sending[r.Delivery]; !ok {
 			unknown = append(unknown, r.Delivery)
 		}
 	}
-	for len(unknown) > 0 {
-		n := sqlite.RowsAtOnce(len(unknown))
-		var rows []sendingDelivery
-		if err := t.List(&rows, selectSending[n], unknown[:n]...); err != nil {
+	if len(unknown) > 0 {
+		rows, err := sqlite.All[sendingDelivery](t, selectSending, sqlite.RowList(slices.Values(unknown)))
+		if err != nil {
 			return nil, fmt.Errorf("read deliveries: %w", err)
 		}
 		for _, d := range rows {
 			t.sending[d.ID] = d
 		}
-		unknown = unknown[n:]
 	}
 	found := make([]sendingDelivery, len(results))
 	for i, r := range results {
@@ -99,10 +98,9 @@ func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, e
 	return found, nil
 }
 
-var selectSending = sqlite.Statements(func(n int) string {
-	return `SELECT d.id, d.subscription_id, ` + delivery.AttemptCause + ` AS cause, d.attempts, d.due_at, d.state = ` + delivery.SendingLast + ` AS last
-		FROM deliveries d WHERE d.id IN (?` + strings.Repeat(", ?", n-1) + `) AND d.state >= ` + delivery.Sending
-})
+const selectSending = `
+	SELECT d.id, d.subscription_id, ` + delivery.AttemptCause + ` AS cause, d.attempts, d.due_at, d.state = ` + delivery.SendingLast + ` AS last
+	FROM json_each(?) wanted CROSS JOIN deliveries d ON d.id = wanted.value WHERE d.state >= ` + delivery.Sending
 
 // settle updates everything that a result changes, except the rows of the attempt and the delivery.
 func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {

@@ -20,17 +20,17 @@ type waitingReaders struct {
 	count         int
 }
 
-// join adds a reader. Events of the organization put a token into the channel, and a reader of an organization with fewer readers may
-// close it to take the place. The reader must call leave.
+// AwaitEvents returns a channel that gets a token after an event of the organization was published. The caller must call leave.
 //
-// If all places are taken, an organization gets one from the organization with the most readers, unless it has about as many. Faults:
-// Limited.
-func (w *waitingReaders) join(organization int64) (chan struct{}, error) {
+// If all places are taken, an organization gets one from the organization with the most readers, unless it has about as many. That
+// closes the channel of the reader that loses its place, and ends its wait. Faults: Limited if too many readers wait.
+func (q *Queue) AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error) {
+	w := &q.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	own := len(w.organizations[organization])
 	if own == maxWaitingOfOrganization {
-		return nil, tooManyReaders("of this organization", maxWaitingOfOrganization)
+		return nil, nil, tooManyReaders("of this organization", maxWaitingOfOrganization)
 	}
 	if w.count == maxWaiting {
 		largest := organization
@@ -40,7 +40,7 @@ func (w *waitingReaders) join(organization int64) (chan struct{}, error) {
 			}
 		}
 		if len(w.organizations[largest]) <= own+1 {
-			return nil, tooManyReaders("of all organizations", maxWaiting)
+			return nil, nil, tooManyReaders("of all organizations", maxWaiting)
 		}
 		longest := w.organizations[largest][0]
 		w.remove(largest, longest)
@@ -52,7 +52,11 @@ func (w *waitingReaders) join(organization int64) (chan struct{}, error) {
 	c := make(chan struct{}, 1)
 	w.organizations[organization] = append(w.organizations[organization], c)
 	w.count++
-	return c, nil
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.remove(organization, c)
+	}, nil
 }
 
 func tooManyReaders(of string, most int) error {
@@ -88,21 +92,6 @@ func (w *waitingReaders) wake(organization int64) {
 
 // wakeReaders wakes the readers of an organization after the commit, before the publisher gets its answer.
 func (t *tx) wakeReaders(organization int64) { t.OnCommit(func() { t.waiting.wake(organization) }) }
-
-// AwaitEvents returns a channel that gets a token after an event of the organization was published. It is closed if another
-// organization takes the place of the reader, which ends its wait. The caller must call leave. Faults: Limited if too many readers
-// wait.
-func (q *Queue) AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error) {
-	c, err := q.waiting.join(organization)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, func() {
-		q.waiting.mu.Lock()
-		defer q.waiting.mu.Unlock()
-		q.waiting.remove(organization, c)
-	}, nil
-}
 
 // WaitingReaders returns how many readers wait.
 func (q *Queue) WaitingReaders() int {
