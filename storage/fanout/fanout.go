@@ -26,14 +26,18 @@ type Cache struct {
 	conditions    int                          // bytes of the filters of subscriptions, about
 	matching      map[int64]map[string][]int64 // by organization and event type
 	matches       int                          // rows in matching, plus listCost for each list
-	healthNews    healthNewsLimit
+	newsMinute    int64                        // in which healthNews are counted
+	healthNews    map[int64]int                // deliveries of events about health by organization, with those of undone transactions
 	probedEvery   time.Duration
 	log           *slog.Logger
 }
 
 // New returns an empty cache. probedEvery is Policy.ProbeDisabled.
 func New(probedEvery time.Duration, log *slog.Logger) *Cache {
-	return &Cache{subscriptions: map[int64]*Subscription{}, matching: map[int64]map[string][]int64{}, probedEvery: probedEvery, log: log}
+	return &Cache{
+		subscriptions: map[int64]*Subscription{}, matching: map[int64]map[string][]int64{}, healthNews: map[int64]int{},
+		probedEvery: probedEvery, log: log,
+	}
 }
 
 // The limits of the cache: some megabytes, for any number of types and subscriptions.
@@ -214,38 +218,26 @@ func Passing(receivers []*Subscription, data []byte) (to []*Subscription, feeds 
 // the audit log only. A replay of missed events still delivers them.
 const maxHealthNews = 10_000
 
-// healthNewsLimit counts these deliveries. If a transaction is rolled back and repeated, it counts twice, so the limit is
-// reached too early, never too late. The zero value is empty.
-type healthNewsLimit struct {
-	minute     int64
-	deliveries map[int64]int // by organization
-}
-
-// allow counts further deliveries of an organization and reports whether it may have them. After the first refusal, it
-// refuses until the minute is over. first is true for that first refusal.
-func (n *healthNewsLimit) allow(organization int64, deliveries int, now int64) (ok, first bool) {
-	if m := now / time.Minute.Milliseconds(); m != n.minute || n.deliveries == nil {
-		n.minute, n.deliveries = m, map[int64]int{}
-	}
-	before := n.deliveries[organization]
-	n.deliveries[organization] += deliveries
-	return n.deliveries[organization] <= maxHealthNews, before <= maxHealthNews
-}
-
 // HealthNewsReceivers returns which of these receivers get an event about the health of another subscription: healthy ones at
 // other hosts. A failure usually affects all subscriptions at a host, and each failing delivery would cause another such event. It
-// changes the slice.
+// changes the slice. After the first refusal, it refuses until the minute is over. A transaction that is repeated counts twice, so the
+// limit is reached too early, never too late.
 func (c *Cache) HealthNewsReceivers(t *sqlite.Tx, organization, about int64, receivers []*Subscription) ([]*Subscription, error) {
 	subject, err := c.Subscription(t, about)
 	if err != nil {
 		return nil, err
 	}
 	to := slices.DeleteFunc(receivers, func(sub *Subscription) bool { return sub.Status != webhook.Healthy || sub.Host == subject.Host })
-	ok, first := c.healthNews.allow(organization, len(to), t.Now())
-	if ok {
+	if minute := t.Now() / time.Minute.Milliseconds(); minute != c.newsMinute {
+		c.newsMinute = minute
+		clear(c.healthNews)
+	}
+	before := c.healthNews[organization]
+	c.healthNews[organization] += len(to)
+	if before+len(to) <= maxHealthNews {
 		return to, nil
 	}
-	if first {
+	if before <= maxHealthNews {
 		c.log.Warn("too many events about the health of subscriptions in this minute; further ones are in the audit log only",
 			"organization", organization, "subscription", subject.ID, "deliveries_a_minute", maxHealthNews)
 	}

@@ -77,14 +77,12 @@ func (s *Feeds) Feed(ctx context.Context, organization int64, id string, r webho
 
 // feed is a read of a feed, and how far it got.
 type feed struct {
-	target       webhook.Target
-	subscription int64
-	organization int64
-	at           webhook.FeedPosition
-	limit        int
-	bytes        int  // of the bodies that the page has
-	full         bool // the next event does not fit on the page
-	args         []any
+	target webhook.Target
+	at     webhook.FeedPosition
+	limit  int
+	bytes  int  // of the bodies that the page has
+	full   bool // the next event does not fit on the page
+	args   []any
 }
 
 // openFeed finds the subscription, checks that it may be read, and finds the position at which to begin.
@@ -93,7 +91,7 @@ func (s *Feeds) openFeed(ctx context.Context, organization int64, id string, r w
 	if err != nil {
 		return f, err
 	}
-	f = feed{subscription: sub.RowID, organization: organization, at: r.After, limit: r.Limit}
+	f = feed{at: r.After, limit: r.Limit}
 	f.target, err = s.queue.Target(ctx, sub.RowID)
 	switch {
 	case err != nil:
@@ -136,7 +134,7 @@ func (s *Feeds) beginFeed(ctx context.Context, f *feed, since int64) error {
 			max(s.birth, coalesce(o.expired_event, 0), coalesce((
 				SELECT max(id) FROM events INDEXED BY events_by_organization WHERE organization_id = o.id), 0))) AS row,
 			coalesce(o.expired_event, 0) AS expired
-		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?2`, after, f.subscription)
+		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?2`, after, f.target.Subscription)
 	return sqlite.Missing(err, "subscription")
 }
 
@@ -150,7 +148,7 @@ func (s *Feeds) checkPosition(ctx context.Context, f *feed) error {
 	if err := s.reads.Get(ctx, &found, `
 		SELECT s.birth, ?1 <= s.birth OR ?1 <= coalesce(o.expired_event, 0) OR EXISTS (
 			SELECT 1 FROM events e WHERE e.id = ?1 AND e.organization_id = o.id AND ?2 IN (0, e.created_at)) AS known
-		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?3`, f.at.Row, f.at.At, f.subscription); err != nil {
+		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?3`, f.at.Row, f.at.At, f.target.Subscription); err != nil {
 		return sqlite.Missing(err, "subscription")
 	}
 	if !found.Known {
@@ -199,7 +197,7 @@ func (s *Feeds) readFeed(ctx context.Context, f *feed, rows int, page *webhook.F
 	}
 	events, err := s.readFound(ctx, *f, found)
 	if err == nil {
-		err = s.checkComplete(ctx, f.organization, from)
+		err = s.checkComplete(ctx, f.target.Organization, from)
 	}
 	if err != nil {
 		return err
@@ -220,7 +218,7 @@ func (s *Feeds) readFound(ctx context.Context, f feed, found []int64) (events []
 	}
 	for i := range events {
 		e := &events[i]
-		e.Subscription, e.Organization, e.EventID = f.subscription, f.organization, s.ids.ID(access.EventID, e.Event, e.EventAt)
+		e.Subscription, e.Organization, e.EventID = f.target.Subscription, f.target.Organization, s.ids.ID(access.EventID, e.Event, e.EventAt)
 	}
 	return events, nil
 }

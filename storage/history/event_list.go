@@ -101,32 +101,32 @@ func (h *History) oldBefore() int64 {
 // inState is the condition for the events that have a delivery in the state of a filter, without tests. It has the parameters of
 // listedEvents.
 func inState(f webhook.EventFilter) string {
-	and := " AND "
-	if f.State != "" {
-		and += delivery.NotTest + and
+	if f.State == "" && f.Subscription == "" {
+		return ""
 	}
 	own := "EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_by_event WHERE d.event_id = e.id"
 	if f.Subscription != "" {
 		own += " AND d.subscription_id = ?10"
 	}
+	if states := listedStates[f.State]; states != "" {
+		own += " AND d.state IN (" + states + ")"
+	}
+	own += ")"
 	switch f.State {
-	case webhook.AnyDelivered:
-		return and + own + " AND d.state = " + delivery.Delivered + ")"
-	case webhook.AnyExhausted:
-		return and + own + " AND d.state = " + delivery.Exhausted + ")"
-	case webhook.AnyDropped:
-		return and + own + " AND d.state = " + delivery.Dropped + ")"
-	case webhook.AnyPending:
-		return and + own + " AND d.state IN (" + delivery.Pending + ", " + delivery.Sending + ", " + delivery.SendingLast + "))"
+	case "":
+		return " AND " + own
 	case webhook.AnyExpired:
-		return and + "e.created_at < ?11 AND " + own + " AND d.state = " + delivery.Pending + ") AND NOT " + delivery.EventWaits
+		own = "e.created_at < ?11 AND " + own + " AND NOT " + delivery.EventWaits
 	case webhook.ForNobody:
-		return and + "NOT " + own + ")"
+		own = "NOT " + own
 	}
-	if f.Subscription != "" {
-		return and + own + ")"
-	}
-	return ""
+	return " AND " + delivery.NotTest + " AND " + own
+}
+
+// listedStates are the states of the deliveries for which a filter looks.
+var listedStates = map[webhook.EventState]string{
+	webhook.AnyDelivered: delivery.Delivered, webhook.AnyExhausted: delivery.Exhausted, webhook.AnyDropped: delivery.Dropped,
+	webhook.AnyPending: delivery.Pending + ", " + delivery.Sending + ", " + delivery.SendingLast, webhook.AnyExpired: delivery.Pending,
 }
 
 // HiddenTypes returns, as a JSON array, the event types that a caller does not see: those of audit events if withoutAudit is true,

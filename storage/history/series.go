@@ -2,8 +2,6 @@ package history
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -43,18 +41,14 @@ func (h *History) Series(ctx context.Context, organization int64, subscription s
 
 // seriesSlice returns the points of the next minutesPerRead minutes, and the minute to continue from.
 func (h *History) seriesSlice(ctx context.Context, organization, subscription int64, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
-	err = h.o.Logs.Get(ctx, &next, `
-		SELECT minute FROM attempt_minutes
-		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
-		organization, subscription, since, until, minutesPerRead-1)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		next = until
-	case err != nil:
+	if err := h.o.Logs.Get(ctx, &next, `
+		SELECT coalesce((
+			SELECT minute FROM attempt_minutes
+			WHERE organization_id = ?1 AND subscription_id = ?2 AND minute >= ?3 AND minute < ?4 ORDER BY minute LIMIT 1 OFFSET ?5), ?4)`,
+		organization, subscription, since, until, minutesPerRead-1); err != nil {
 		return nil, 0, err
-	default:
-		next = min((next/step+1)*step, until)
 	}
+	next = min((next/step+1)*step, until)
 	err = h.o.Logs.List(ctx, &points, `
 		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, sum(expired) AS expired, json_array(`+durationSums+`) AS took
 		FROM attempt_minutes

@@ -241,28 +241,24 @@ var selectBlocked = `
 func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]webhook.BlockedPending, error) {
 	held := s.o.Hold() != nil
 	found := map[webhook.Block]webhook.BlockedPending{}
-	for rows := range slices.Chunk(slices.Sorted(maps.Keys(counts)), subscriptionsPerRead) {
-		some := make(map[int64]int64, len(rows))
-		for _, row := range rows {
+	rows := slices.Sorted(maps.Keys(counts))
+	if err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		some := map[int64]int64{}
+		for _, row := range rows[:min(len(rows), subscriptionsPerRead)] {
 			some[row] = counts[row]
 		}
-		began := time.Now()
+		rows = rows[len(some):]
 		var groups []webhook.BlockedPending
-		if err := s.o.Logs.List(ctx, &groups, selectBlocked, sqlite.RowCounts(some)); err != nil {
-			return nil, err
-		}
+		err = s.o.Logs.List(ctx, &groups, selectBlocked, sqlite.RowCounts(some))
 		for _, g := range groups {
 			if g.By == webhook.NotBlocked && held {
 				g.By = webhook.BlockedByHold
 			}
 			found[g.By] = found[g.By].Plus(g)
 		}
-		if len(rows) < subscriptionsPerRead {
-			break
-		}
-		if err := scan.Pause(ctx, time.Since(began)); err != nil {
-			return nil, err
-		}
+		return len(rows) > 0, err
+	}); err != nil {
+		return nil, err
 	}
 	blocked := []webhook.BlockedPending{}
 	for _, by := range webhook.Blocks() {

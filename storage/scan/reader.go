@@ -111,13 +111,6 @@ const (
 	searchTime    = time.Second
 )
 
-// search counts what one search has read, and adapts the size of its slices.
-type search struct {
-	rows int           // of the next slice
-	left int           // rows that may still be looked at
-	took time.Duration // so far, without waiting
-}
-
 // nextSlice returns the rows of the slice after one of that many rows: as many as sliceTime allows, at least one.
 func nextSlice(rows int, took time.Duration, most int) int {
 	switch {
@@ -172,19 +165,21 @@ type Search interface {
 // Walk searches a log downwards from high, exclusive. It returns the zero position at the end of the search. If it reaches its
 // limits first, it returns how far it came. first is the most rows of the first slice; 0 is no other limit than that of the reader.
 func (r *Reader) Walk(ctx context.Context, high Position, s Search, first int) (Position, error) {
-	bounds := search{rows: cmp.Or(min(first, r.Limits.Slice), r.Limits.Slice), left: r.Limits.Rows}
+	rows, left, took := cmp.Or(min(first, r.Limits.Slice), r.Limits.Slice), r.Limits.Rows, time.Duration(0) // took counts no waiting
 	for {
-		before := bounds.took
-		low, more, err := r.slice(ctx, high, s, &bounds)
+		low, sliceTook, more, err := r.slice(ctx, high, s, rows)
+		left -= rows
+		took += sliceTook
 		switch {
 		case err != nil || !more:
 			return Position{}, err
-		case bounds.left <= 0 || bounds.took >= searchTime:
+		case left <= 0 || took >= searchTime:
 			return low, nil
 		}
-		if err := Pause(ctx, bounds.took-before); err != nil {
+		if err := Pause(ctx, sliceTook); err != nil {
 			return Position{}, err
 		}
+		rows = max(nextSlice(rows, sliceTook, largestSlice), min(rows, smallestSlice))
 		high = low
 	}
 }
@@ -199,28 +194,23 @@ func Pause(ctx context.Context, took time.Duration) error {
 	}
 }
 
-// slice reads the next slice. more is false at the end of the search.
-func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *search) (low Position, more bool, err error) {
-	free, err := r.Connection(ctx)
-	if err != nil {
-		return low, false, err
-	}
-	defer free()
-	began := time.Now()
-	low, err = s.Bound(ctx, high, bounds.rows)
-	last := errors.Is(err, sql.ErrNoRows)
-	if last {
-		low, err = Position{}, nil
-	}
-	if err != nil {
-		return low, false, err
-	}
-	full, err := s.Read(ctx, low, high)
-	took := time.Since(began)
-	bounds.left -= bounds.rows
-	bounds.took += took
-	bounds.rows = max(nextSlice(bounds.rows, took, largestSlice), min(bounds.rows, smallestSlice))
-	return low, !last && !full, err
+// slice reads the next slice, and returns how long that took. more is false at the end of the search.
+func (r *Reader) slice(ctx context.Context, high Position, s Search, rows int) (low Position, took time.Duration, more bool, err error) {
+	err = r.connected(ctx, func() (err error) {
+		began := time.Now()
+		low, err = s.Bound(ctx, high, rows)
+		last := errors.Is(err, sql.ErrNoRows)
+		if last {
+			low, err = Position{}, nil
+		}
+		full := false
+		if err == nil {
+			full, err = s.Read(ctx, low, high)
+		}
+		took, more = time.Since(began), !last && !full
+		return err
+	})
+	return low, took, more, err
 }
 
 // ReadAll reads all rows below high in one slice. It is for a search without a filter: every row matches.

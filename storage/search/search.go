@@ -109,8 +109,6 @@ type Query struct {
 	IDs          publicid.Maker
 }
 
-func (q Query) everywhere() bool { return q.Can(access.PlatformRead) }
-
 // Run makes the lookups that the caller may make, and returns what they find, the best first. A text that nothing can have finds
 // nothing. It reads a few rows of an index for each lookup. The caller has the turn of the organization.
 func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]Found, error) {
@@ -118,18 +116,23 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 	if !ok {
 		return []Found{}, nil
 	}
-	args := q.arguments(t)
+	everywhere := q.Can(access.PlatformRead)
+	row, at, _ := q.IDs.Row(t.id, t.text)
 	var ranked ranking
 	for _, l := range lookups {
-		if !q.Can(types[l.Type].needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
+		if !q.Can(types[l.Type].needs) || !l.fits(t) || l.Callers == Everywhere && !everywhere || l.Callers == Inside && everywhere {
 			continue
 		}
-		args[0], args[2] = t.text, q.organization(l)
+		given, organization := t.text, q.Organization
 		if l.By == ByPrefix {
-			args[0] = t.prefix
+			given = t.prefix
+		}
+		if everywhere && l.Callers != Acting {
+			organization = 0
 		}
 		var found []Found
-		if err := logs.List(ctx, &found, l.SQL, args[:]...); err != nil {
+		if err := logs.List(ctx, &found, l.SQL,
+			given, t.text+lastCharacter, organization, Most, row, at, q.HiddenTypes, t.lower, t.lower+lastCharacter); err != nil {
 			return nil, err
 		}
 		now := time.Now().UnixMilli()
@@ -150,20 +153,6 @@ func (l Lookup) fits(t text) bool {
 		return t.prefix != ""
 	}
 	return l.By != ByID
-}
-
-// organization is the parameter ?3 of a lookup.
-func (q Query) organization(l Lookup) int64 {
-	if q.everywhere() && l.Callers != Acting {
-		return 0
-	}
-	return q.Organization
-}
-
-// arguments returns the parameters of lookups, without ?3. The first differs between lookups, too.
-func (q Query) arguments(t text) (args [9]any) {
-	row, at, _ := q.IDs.Row(t.id, t.text)
-	return [9]any{t.text, t.text + lastCharacter, nil, Most, row, at, q.HiddenTypes, t.lower, t.lower + lastCharacter}
 }
 
 // lastCharacter ends a range of texts. It comes after every character of a name.
