@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -141,17 +142,9 @@ func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]
 	if rows, ok := c.matching[organization][eventType]; ok {
 		return rows, nil
 	}
-	patterns := webhook.TypePatterns(eventType)
-	args := make([]any, 0, len(patterns)+1)
-	args = append(args, organization)
-	for _, p := range patterns {
-		args = append(args, p)
-	}
-	rows := []int64{}
-	// The number of patterns varies little, so all of these statements stay prepared.
-	if err := t.List(&rows, `
-		SELECT subscription_id FROM subscription_patterns
-		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
+	rows, err := sqlite.All[int64](t, "SELECT subscription_id FROM subscription_patterns WHERE organization_id = ? AND pattern IN (SELECT value FROM json_each(?))",
+		organization, sqlite.TextList(webhook.TypePatterns(eventType)))
+	if err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}
 	if c.matches+listCost+len(rows) > maxCachedMatches {
@@ -243,3 +236,35 @@ func (c *Cache) HealthNewsReceivers(t *sqlite.Tx, organization, about int64, rec
 	}
 	return nil, nil
 }
+
+// The reads of old events ask the same as the cache, in SQL: which of them does a subscription want?
+
+// Wanted is the condition for an event e of the types of a subscription. The parameters :exact and :prefix are from PatternLists;
+// :excluded is a JSON array of types that it never receives.
+const Wanted = `(e.type IN (SELECT value FROM json_each(:exact))
+	  OR EXISTS (SELECT 1 FROM json_each(:prefix) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
+	AND e.type NOT IN (SELECT value FROM json_each(:excluded))`
+
+// Passes is the condition for an event e that passes a filter. The parameter :filter is its text; if it is empty, every event passes.
+const Passes = `(:filter = '' OR passes(:filter, e.body))`
+
+// PatternLists returns patterns as two JSON arrays: whole types and prefixes. AnyType is the empty prefix.
+func PatternLists(patterns []string) (exact, prefix string) {
+	types, beginnings := []string{}, []string{}
+	for _, p := range patterns {
+		if beginning, ok := strings.CutSuffix(p, "*"); ok {
+			beginnings = append(beginnings, beginning)
+		} else {
+			types = append(types, p)
+		}
+	}
+	return sqlite.TextList(types), sqlite.TextList(beginnings)
+}
+
+// RegisterPasses gives statements the function of Passes, once for all databases of the process.
+var RegisterPasses = sync.OnceValue(func() error {
+	return sqlite.RegisterFunction("passes", func(text string, body []byte) (bool, error) {
+		f, err := filter.Parse(text)
+		return err == nil && f.Passes(filter.DocumentOfBody(body)), err
+	})
+})

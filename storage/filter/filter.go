@@ -3,6 +3,7 @@ package filter
 
 import (
 	"bytes"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -234,13 +235,10 @@ func (f Filter) Value() (driver.Value, error) {
 
 // Scan reads what Value stored.
 func (f *Filter) Scan(src any) (err error) {
-	*f = nil
-	switch text := src.(type) {
-	case nil:
-		return nil
-	case string:
-		*f, err = Parse(text)
+	var stored sql.Null[string]
+	if err := stored.Scan(src); err != nil {
 		return err
 	}
-	return fmt.Errorf("scan filter: %T is not a string", src)
+	*f, err = Parse(stored.V)
+	return err
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -101,20 +102,13 @@ func (m *Memory) Load(file *sqlite.File) error {
 	if err := file.Alone(m.job((*tx).interruptAttempts)); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	for _, step := range []func(*tx) error{ // each needs the ones before it
-		(*tx).loadSalt, func(t *tx) error { return t.pending.Load(t.Tx) }, func(t *tx) error { return t.Catalogued.Load(t.Tx) },
-		(*tx).loadSubscriptionCounts, (*tx).loadHold, (*tx).loadOrder,
-	} {
-		if err := file.Read(m.job(step)); err != nil {
+	return file.Read(m.job(func(t *tx) (err error) {
+		if t.IDs.Salt, err = instance.Value(t, "salt"); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (t *tx) loadSalt() (err error) {
-	t.IDs.Salt, err = instance.Value(t, "salt")
-	return err
+		// The order needs the hold.
+		return cmp.Or(t.pending.Load(t.Tx), t.Catalogued.Load(t.Tx), t.loadSubscriptionCounts(), t.loadHold(), t.loadOrder())
+	}))
 }
 
 // Pending returns the count of pending deliveries, which everybody may read.

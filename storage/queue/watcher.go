@@ -20,12 +20,11 @@ type place struct{ organization, subscription int64 }
 // setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
 // transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
 func (t *tx) setFirstAttempt(sub *fanout.Subscription, j *webhook.Job) (err error) {
+	j.Epoch = sub.Epoch
 	if sub.Ordered {
 		j.Sequence = j.Event
 	}
-	if j.Begun, err = t.takePlace(sub, j); j.Begun {
-		j.Epoch = sub.Epoch
-	}
+	j.Begun, err = t.takePlace(sub, j)
 	return err
 }
 
