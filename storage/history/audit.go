@@ -40,8 +40,7 @@ func (h *History) AuditNames(ctx context.Context, organization int64, text strin
 	if access.LooksLikeID(text) {
 		return names, nil
 	}
-	var found []string
-	err := h.o.Reads.List(ctx, &found, `
+	found, err := sqlite.All[string](h.o.Reads.In(ctx), `
 		SELECT public_id FROM organizations WHERE external_id = ?1 AND (?3 OR id = ?2)
 		UNION ALL SELECT public_id FROM users WHERE external_id = ?1 AND ?3
 		UNION ALL SELECT public_id FROM api_keys INDEXED BY api_keys_by_external_id

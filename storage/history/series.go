@@ -30,31 +30,26 @@ func (h *History) Series(ctx context.Context, organization int64, subscription s
 	defer end()
 	points = []webhook.MinuteCounts{}
 	for since < until {
-		var batch []webhook.MinuteCounts
-		if batch, since, err = h.seriesSlice(ctx, organization, row, since, until, step); err != nil {
+		var next int64 // the minute to continue from
+		if err := h.o.Logs.Get(ctx, &next, `
+			SELECT coalesce((
+				SELECT minute FROM attempt_minutes
+				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute >= ?3 AND minute < ?4 ORDER BY minute LIMIT 1 OFFSET ?5), ?4)`,
+			organization, row, since, until, minutesPerRead-1); err != nil {
 			return nil, err
 		}
-		points = append(points, batch...)
+		next = min((next/step+1)*step, until)
+		var batch []webhook.MinuteCounts
+		if err := h.o.Logs.List(ctx, &batch, `
+			SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, sum(expired) AS expired, json_array(`+durationSums+`) AS took
+			FROM attempt_minutes
+			WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
+			GROUP BY 1 ORDER BY 1`, step, organization, row, since, next); err != nil {
+			return nil, err
+		}
+		points, since = append(points, batch...), next
 	}
 	return points, nil
-}
-
-// seriesSlice returns the points of the next minutesPerRead minutes, and the minute to continue from.
-func (h *History) seriesSlice(ctx context.Context, organization, subscription int64, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
-	if err := h.o.Logs.Get(ctx, &next, `
-		SELECT coalesce((
-			SELECT minute FROM attempt_minutes
-			WHERE organization_id = ?1 AND subscription_id = ?2 AND minute >= ?3 AND minute < ?4 ORDER BY minute LIMIT 1 OFFSET ?5), ?4)`,
-		organization, subscription, since, until, minutesPerRead-1); err != nil {
-		return nil, 0, err
-	}
-	next = min((next/step+1)*step, until)
-	err = h.o.Logs.List(ctx, &points, `
-		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, sum(expired) AS expired, json_array(`+durationSums+`) AS took
-		FROM attempt_minutes
-		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
-		GROUP BY 1 ORDER BY 1`, step, organization, subscription, since, next)
-	return points, next, err
 }
 
 // DurationColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.

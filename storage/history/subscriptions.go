@@ -77,9 +77,8 @@ func ReadSubscriptionRow(from sqlite.Reader, organization int64, id string) (int
 const CountLiveSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL"
 
 // LiveSubscriptions counts the subscriptions of an organization that count against its plan.
-func (h *History) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
-	err = h.o.Reads.Get(ctx, &n, CountLiveSubscriptions, organization)
-	return n, err
+func (h *History) LiveSubscriptions(ctx context.Context, organization int64) (int64, error) {
+	return sqlite.One[int64](h.o.Reads.In(ctx), "organization", CountLiveSubscriptions, organization)
 }
 
 // SubscriptionOrganization returns the id of the organization that has a subscription. Faults: NotFound.

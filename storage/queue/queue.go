@@ -61,8 +61,7 @@ const jobColumns = `d.id, d.subscription_id, e.organization_id, d.event_id, d.at
 	e.type AS event_type, e.created_at AS event_at, e.body`
 
 func (q *Queue) jobs(ctx context.Context, text string, args ...any) ([]webhook.Job, error) {
-	jobs := []webhook.Job{}
-	err := q.o.Reads.List(ctx, &jobs, text, args...)
+	jobs, err := sqlite.All[webhook.Job](q.o.Reads.In(ctx), text, args...)
 	for i := range jobs {
 		jobs[i].EventID = q.o.Memory.IDs.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}

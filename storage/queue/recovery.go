@@ -212,39 +212,28 @@ type begunRecovery struct {
 }
 
 // recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
-// the next pass continues, and complete is false.
+// the next pass continues, and complete is false. It activates nothing: the probe has done that, and a person may have paused the
+// subscription since then.
 func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
 	step, cancel := context.WithTimeout(ctx, recoveryStep)
 	defer cancel()
-	if err = q.sendMarked(step, m); err != nil && step.Err() != nil && ctx.Err() == nil {
-		return false, nil
-	}
-	return true, q.endRecovery(ctx, m, err)
-}
-
-// sendMarked sends again what ended exhausted in the outage of a subscription, and notes how far it got.
-func (q *Queue) sendMarked(ctx context.Context, m markedSubscription) error {
 	begun, ok := q.recovering[m.RowID]
 	if !ok || begun.mark != m {
-		r, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
-		if err != nil {
-			return err
-		}
-		begun = &begunRecovery{recovery: r, mark: m}
-		q.recovering[m.RowID] = begun
+		begun = &begunRecovery{mark: m}
+		begun.recovery, err = q.prepareRecovery(step, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
 	}
-	return q.sendExhausted(ctx, &begun.recovery)
-}
-
-// endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
-// nothing: the probe has done that, and a person may have paused the subscription since then.
-func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error) error {
+	if err == nil {
+		q.recovering[m.RowID] = begun
+		err = q.sendExhausted(step, &begun.recovery)
+	}
 	if err == nil {
 		activate := func(*tx, *webhook.Subscription) error { return nil }
-		err = q.finishRecovery(ctx, access.System(m.Organization), q.recovering[m.RowID].recovery, activate)
+		err = q.finishRecovery(ctx, access.System(m.Organization), begun.recovery, activate)
+	} else if step.Err() != nil && ctx.Err() == nil {
+		return false, nil
 	}
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
-		return err
+		return true, err
 	}
 	if err != nil {
 		q.log.Warn("cannot send again what failed in the outage of a subscription that works again",
@@ -253,7 +242,7 @@ func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error
 			})
 	}
 	delete(q.recovering, m.RowID)
-	return q.change(ctx, sqlite.Work{}, func(t *tx) error {
+	return true, q.change(ctx, sqlite.Work{}, func(t *tx) error {
 		return t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
 	})
 }

@@ -54,22 +54,18 @@ func (q *Queue) target(from sqlite.Reader, subscription int64) (webhook.Target, 
 		return webhook.Target{}, err
 	}
 	row.QueueHeld, row.ProbedEvery = q.Hold() != nil, q.policy.ProbeDisabled
-	return q.openTarget(row), nil
-}
-
-func (q *Queue) openTarget(row targetRow) webhook.Target {
 	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Gate: row.Gate,
 	}
 	if row.Deleted {
-		return target // it has no secret
+		return target, nil // it has no secret
 	}
 	text, err := q.o.Keys.Open(row.Sealed, row.ID)
 	if err != nil {
 		target.Unusable = "the signing secret cannot be decrypted; rotate the secret"
 		q.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
-		return target
+		return target, nil
 	}
 	target.Secret = webhook.KnownSecret(string(text))
 	if len(row.Previous) > 0 {
@@ -80,7 +76,6 @@ func (q *Queue) openTarget(row targetRow) webhook.Target {
 	if target.Headers, err = (encryption.SealedHeaders{Names: row.HeaderNames, Sealed: row.Headers}).Open(q.o.Keys, row.ID); err != nil {
 		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
 		q.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
-		return target
 	}
-	return target
+	return target, nil
 }

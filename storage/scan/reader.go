@@ -48,7 +48,7 @@ func (r *Reader) Connection(ctx context.Context) (free func(), err error) {
 	ctx, cancel := r.waiting(ctx)
 	defer cancel()
 	if r.free.Acquire(ctx, 1) != nil {
-		return nil, waited(ctx)
+		return nil, context.Cause(ctx)
 	}
 	return func() { r.free.Release(1) }, nil
 }
@@ -251,8 +251,10 @@ func Rows(ctx context.Context, step func(after int64) (last int64, err error)) e
 	})
 }
 
-// errBusy is the cause of a wait that took too long.
-var errBusy = errors.New("other reads took too long to wait for")
+// errBusy is the fault of a wait that took too long, and of one too many.
+var errBusy = fault.New(fault.Unavailable, "too_busy",
+	"Too many reads of this organization's logs are under way; try again in a few seconds, with fewer at a time.").
+	Because(errors.New("other reads took too long to wait for"))
 
 // mostReads is how many reads of one organization may be under way or wait; one more is refused.
 const mostReads = 32
@@ -288,7 +290,7 @@ func (t *turns) Take(ctx context.Context, organization int64) (end func(), err e
 		}, nil
 	case <-ctx.Done():
 		t.leave(organization)
-		return nil, waited(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -304,7 +306,7 @@ func (t *turns) join(organization int64) (*turn, error) {
 		t.organizations[organization] = own
 	}
 	if own.reads == mostReads {
-		return nil, tooBusy()
+		return nil, errBusy
 	}
 	own.reads++
 	return own, nil
@@ -319,23 +321,10 @@ func (t *turns) leave(organization int64) {
 	}
 }
 
-// waiting returns the context of a wait.
+// waiting returns the context of a wait. Its cause is the error of a wait that it ends.
 func (t *turns) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.wait == 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, t.wait, errBusy)
-}
-
-// waited returns the error of a wait whose context has ended.
-func waited(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, errBusy) {
-		return cause
-	}
-	return tooBusy()
-}
-
-func tooBusy() error {
-	return fault.New(fault.Unavailable, "too_busy",
-		"Too many reads of this organization's logs are under way; try again in a few seconds, with fewer at a time.").Because(errBusy)
 }
