@@ -28,9 +28,12 @@ func (t *tx) stepHealth(sub *fanout.Subscription, r webhook.Result) (next webhoo
 		return next, err
 	}
 	if sub.Status == webhook.Disabled && next.Status == webhook.Healthy {
-		if err := t.markForRecovery(r.Subscription, sub.FailingSince); err != nil {
+		// Upkeep sends again what ended exhausted in the outage, and in an earlier one for which it has not done that yet.
+		if err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2",
+			sub.FailingSince, r.Subscription); err != nil {
 			return next, err
 		}
+		t.OnCommit(func() { t.mayRecover.Store(true) })
 	}
 	if next.Status == sub.Status {
 		return next, nil

@@ -30,7 +30,7 @@ type Memory struct {
 	Catalogued catalogue.Types
 	Quotas     *quota.Quotas
 
-	queueHold     *webhook.Hold    // as in the file, if holdIsRead
+	queueHold     *webhook.Hold // as in the file, if holdIsRead
 	holdIsRead    bool
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	sending       map[int64]sendingDelivery            // deliveries in progress, by row id; others must be read
@@ -79,7 +79,10 @@ type Observer interface {
 // NewMemory returns the memory of a writer that has read nothing yet.
 func NewMemory(policy webhook.Policy, observer Observer, log *slog.Logger) *Memory {
 	m := &Memory{
-		shared:        &shared{policy: policy, observer: observer, log: log, pending: pending.NewCount()},
+		shared: &shared{
+			policy: policy, observer: observer, log: log, pending: pending.NewCount(),
+			waiting: waitingReaders{organizations: map[int64][]chan struct{}{}},
+		},
 		Fanout:        fanout.New(policy.ProbeDisabled, log),
 		Catalogued:    catalogue.Types{},
 		Quotas:        quota.New(),

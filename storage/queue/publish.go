@@ -26,7 +26,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 	work := sqlite.Work{Payer: organization, Cost: sqlite.UsualCost + len(events), Whole: true, Measure: func(now *sqlite.Tx) (int, error) {
 		return publishCost(q.o.Memory.with(now), organization, events)
 	}}
-	err := q.change(ctx, work, func(t *tx) error {
+	err := q.change(ctx, work, func(t *tx) (err error) {
 		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
 		if err := t.fillRepeated(organization, events, published); err != nil {
 			return err
@@ -40,7 +40,6 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 				continue
 			}
 			e.Mark = t.Catalogued.Mark(e.Type)
-			var err error
 			if published[i], err = t.publish(organization, e, 0); err != nil {
 				return err
 			}

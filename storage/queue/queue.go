@@ -12,7 +12,6 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -88,8 +87,12 @@ func (q *Queue) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 				return err
 			}
 			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && sub.Sends(t.Now())
-			if may && (sub.Ordered || sub.Status == webhook.Disabled) {
-				if may, err = isNext(t, sub, start); err != nil {
+			if may && (sub.Ordered || sub.Status == webhook.Disabled) { // one attempt at a time, in order
+				query := isNextProbe
+				if sub.Ordered {
+					query = isNextInOrder
+				}
+				if err := t.Get(&may, query, start.Subscription, start.Delivery); err != nil {
 					return err
 				}
 			}
@@ -106,17 +109,6 @@ func (q *Queue) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 		return nil, fmt.Errorf("begin attempts: %w", err)
 	}
 	return ids, nil
-}
-
-// isNext reports whether an attempt may begin where one attempt is made at a time: no other is in progress, and no other delivery
-// comes first. That is so for ordered subscriptions, and for the probe of a disabled one.
-func isNext(t *tx, sub *fanout.Subscription, start webhook.Start) (next bool, err error) {
-	query := isNextProbe
-	if sub.Ordered {
-		query = isNextInOrder
-	}
-	err = t.Get(&next, query, start.Subscription, start.Delivery)
-	return next, err
 }
 
 // isNextProbe reports whether the delivery ?2 of the subscription ?1 may be the probe. A test in progress delays it.

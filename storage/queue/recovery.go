@@ -151,14 +151,6 @@ func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery,
 	})
 }
 
-// markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
-// outage began. If it has not done that for an earlier outage yet, the mark stays at the beginning of that one.
-func (t *tx) markForRecovery(subscription, since int64) error {
-	err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
-	t.OnCommit(func() { t.mayRecover.Store(true) })
-	return err
-}
-
 // markedSubscription is a subscription that a probe brought back.
 type markedSubscription struct {
 	RowID          int64  `db:"id"`

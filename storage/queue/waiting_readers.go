@@ -13,7 +13,7 @@ const (
 	maxWaitingOfOrganization = 16
 )
 
-// waitingReaders are the readers of feeds that wait for an event. The zero value has none.
+// waitingReaders are the readers of feeds that wait for an event.
 type waitingReaders struct {
 	mu            sync.Mutex
 	organizations map[int64][]chan struct{} // the longest wait comes first
@@ -45,9 +45,6 @@ func (q *Queue) AwaitEvents(organization int64) (published <-chan struct{}, leav
 		longest := w.organizations[largest][0]
 		w.remove(largest, longest)
 		close(longest)
-	}
-	if w.organizations == nil {
-		w.organizations = map[int64][]chan struct{}{}
 	}
 	c := make(chan struct{}, 1)
 	w.organizations[organization] = append(w.organizations[organization], c)

@@ -37,7 +37,7 @@ func (l List[T]) Page(ctx context.Context, q Query) (page access.Page[T], err er
 		return page, err
 	}
 	defer end()
-	search := listSearch[T]{l, q, &page.Rows}
+	search := l.search(q, &page.Rows)
 	high := Position{Row: UpperBound(q.Before)}
 	if !q.Filtered {
 		err = l.Logs.ReadAll(ctx, high, search)
@@ -52,27 +52,27 @@ type listSearch[T any] struct {
 	List[T]
 	query Query
 	rows  *[]T
+
+	id, from, where string // the row id, the table with its index, and the bounds
 }
 
-// source returns the table with its index, and the condition for the organization. A list of all organizations reads the table
-// in the order of its rows.
-func (s listSearch[T]) source() (from, organization string) {
+// search returns the search of a query. A list of all organizations reads the table in the order of its rows.
+func (l List[T]) search(q Query, rows *[]T) listSearch[T] {
+	alias := l.Table[strings.LastIndexByte(l.Table, ' ')+1:]
+	id, from, organization := alias+".id", l.Table+" NOT INDEXED", "?1 = 0"
 	switch {
-	case s.query.Organization == access.AllOrganizations:
-		return s.Table + " NOT INDEXED", "?1 = 0"
-	case s.Index == "":
-		return s.Table + " NOT INDEXED", s.alias() + ".id = ?1"
+	case q.Organization == access.AllOrganizations:
+	case l.Index == "":
+		organization = id + " = ?1"
+	default:
+		from, organization = l.Table+" INDEXED BY "+l.Index, alias+".organization_id = ?1"
 	}
-	return s.Table + " INDEXED BY " + s.Index, s.alias() + ".organization_id = ?1"
+	return listSearch[T]{l, q, rows, id, from, organization + " AND " + id + " >= ?2 AND " + id + " < ?3"}
 }
-
-func (l List[T]) alias() string { return l.Table[strings.LastIndexByte(l.Table, ' ')+1:] }
 
 // Bound implements Search. For all organizations, it counts row ids instead of rows: to skip rows, SQLite would have to read them.
 func (s listSearch[T]) Bound(ctx context.Context, high Position, rows int) (low Position, err error) {
-	from, organization := s.source()
-	id := s.alias() + ".id"
-	text := "SELECT " + id + " FROM " + from + " WHERE " + organization + " AND " + id + " >= ?2 AND " + id + " < ?3 ORDER BY " + id + " DESC LIMIT 1 OFFSET ?4 - 1"
+	text := "SELECT " + s.id + " FROM " + s.from + " WHERE " + s.where + " ORDER BY " + s.id + " DESC LIMIT 1 OFFSET ?4 - 1"
 	if s.query.Organization == access.AllOrganizations {
 		text = `SELECT bound.id FROM (SELECT min(?3, (SELECT max(id) FROM ` + s.Table + `) + 1) - ?4 AS id) bound
 			WHERE ?1 = 0 AND bound.id > max(?2, (SELECT min(id) FROM ` + s.Table + `))`
@@ -83,15 +83,13 @@ func (s listSearch[T]) Bound(ctx context.Context, high Position, rows int) (low 
 
 // Read implements Search.
 func (s listSearch[T]) Read(ctx context.Context, low, high Position) (full bool, err error) {
-	from, organization := s.source()
-	id := s.alias() + ".id"
-	text := "SELECT " + s.Columns + " FROM " + from + " " + s.Joins + " WHERE " + organization + " AND " + id + " >= ?2 AND " + id + " < ?3"
+	text := "SELECT " + s.Columns + " FROM " + s.from + " " + s.Joins + " WHERE " + s.where
 	if s.Where != "" {
 		text += " AND " + s.Where
 	}
 	args := append([]any{s.query.Organization, max(low.Row, s.query.First), high.Row, s.query.Limit - len(*s.rows)}, s.query.Args...)
 	var batch []T
-	err = s.Logs.Pool.List(ctx, &batch, text+" ORDER BY "+id+" DESC"+s.Then+" LIMIT ?4", args...)
+	err = s.Logs.Pool.List(ctx, &batch, text+" ORDER BY "+s.id+" DESC"+s.Then+" LIMIT ?4", args...)
 	*s.rows = append(*s.rows, batch...)
 	return len(*s.rows) >= s.query.Limit, err
 }

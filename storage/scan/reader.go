@@ -37,7 +37,7 @@ type Limits struct {
 // connection; 0 waits as long as the context lasts.
 func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
 	return &Reader{
-		turns: turns{wait: wait}, Pool: p, Limits: Limits{Rows: searchRows, Slice: firstSlice},
+		turns: turns{wait: wait, organizations: map[int64]*turn{}}, Pool: p, Limits: Limits{Rows: searchRows, Slice: firstSlice},
 		size: connections, free: semaphore.NewWeighted(connections),
 	}
 }
@@ -299,9 +299,6 @@ func (t *turns) join(organization int64) (*turn, error) {
 	defer t.mu.Unlock()
 	own, ok := t.organizations[organization]
 	if !ok {
-		if t.organizations == nil {
-			t.organizations = map[int64]*turn{}
-		}
 		own = &turn{taken: make(chan struct{}, 1)}
 		t.organizations[organization] = own
 	}
