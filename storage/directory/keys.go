@@ -51,7 +51,8 @@ func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.Ke
 
 // keysByPrefix finds the keys with a prefix. They are few, because it has six random characters.
 func (d *Directory) keysByPrefix(ctx context.Context, organization int64, f access.KeyFilter) ([]access.Key, error) {
-	return sqlite.All[access.Key](d.logs.InTurn(ctx, organization), "SELECT"+apiKeyColumns+" FROM api_keys k INDEXED BY api_keys_by_prefix"+apiKeyJoins+`
+	return sqlite.All[access.Key](d.logs.InTurn(ctx, organization),
+		"SELECT"+apiKeyColumns+" FROM api_keys k INDEXED BY api_keys_by_prefix"+apiKeyJoins+`
 		WHERE k.key_prefix = ?1 AND ?2 IN (0, k.organization_id) AND k.id < ?3 AND `+keyHasStatus+`
 		ORDER BY k.id DESC LIMIT ?4`, f.Prefix, organization, scan.UpperBound(f.Before), f.Limit, string(f.Status), f.Now, f.Unused)
 }

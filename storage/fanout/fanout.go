@@ -28,7 +28,7 @@ type Cache struct {
 	matching      map[int64]map[string][]int64 // by organization and event type
 	matches       int                          // rows in matching, plus listCost for each list
 	newsMinute    int64                        // in which healthNews are counted
-	healthNews    map[int64]int                // deliveries of events about health by organization, with those of undone transactions
+	healthNews    map[int64]int                // deliveries of events about health, by organization
 	probedEvery   time.Duration
 	log           *slog.Logger
 }
@@ -142,8 +142,9 @@ func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]
 	if rows, ok := c.matching[organization][eventType]; ok {
 		return rows, nil
 	}
-	rows, err := sqlite.All[int64](t, "SELECT subscription_id FROM subscription_patterns WHERE organization_id = ? AND pattern IN (SELECT value FROM json_each(?))",
-		organization, sqlite.TextList(webhook.TypePatterns(eventType)))
+	rows, err := sqlite.All[int64](t, `
+		SELECT subscription_id FROM subscription_patterns
+		WHERE organization_id = ? AND pattern IN (SELECT value FROM json_each(?))`, organization, sqlite.TextList(webhook.TypePatterns(eventType)))
 	if err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}

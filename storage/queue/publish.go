@@ -107,7 +107,8 @@ func (t *tx) publish(organization int64, e webhook.NewEvent, about int64) (publi
 func (t *tx) insertEvent(organization int64, has *quota.Quota, e webhook.NewEvent, about int64, held, filtered int) webhook.Job {
 	t.lastEvent++
 	j := webhook.Job{
-		Organization: organization, Event: t.lastEvent, EventID: t.IDs.ID(access.EventID, t.lastEvent, t.Now()), EventType: e.Type, EventAt: t.Now(),
+		Organization: organization, Event: t.lastEvent, EventID: t.IDs.ID(access.EventID, t.lastEvent, t.Now()),
+		EventType: e.Type, EventAt: t.Now(),
 	}
 	j.Body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), j.EventID, e.Type, t.Now(), has.ID, e.Data, e.Mark)
 	t.delayEvent(j, e, about, sql.NullInt64{Int64: int64(held), Valid: has.Webhooks}, filtered)

@@ -146,7 +146,8 @@ func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery,
 			return err
 		}
 		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(id, sub.RowID), map[string]any{
-			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.sent.Since)), "deliveries": r.sent.Deliveries, "pending": r.sent.Pending,
+			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.sent.Since)),
+			"deliveries": r.sent.Deliveries, "pending": r.sent.Pending,
 		})
 	})
 }

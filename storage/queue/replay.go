@@ -40,16 +40,25 @@ const (
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
-	p, ranges, err := q.prepareReplay(ctx, organization, id, r)
+	p, err := q.openReplay(ctx, organization, id, r.DryRun)
 	if err != nil {
 		return created, err
 	}
+	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
+	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
+	end, err := q.o.Replays.Take(ctx, organization)
+	if err != nil {
+		return created, err
+	}
+	ranges, err := q.o.Replays.Period(ctx, p.since, p.until, p.rows, p.disorder)
+	end()
 	for i := 0; i < len(ranges) && err == nil; i++ {
 		rows := ranges[i]
-		err = q.inSlices(ctx, p, func(most int) (chunk, error) { return q.nextChunk(ctx, p, rows, most) }, func(c chunk, made webhook.Replayed) {
-			rows.After = c.Reached
-			created.Add(made)
-		})
+		err = q.inSlices(ctx, p, func(most int) (chunk, error) { return q.nextChunk(ctx, p, rows, most) },
+			func(c chunk, made webhook.Replayed) {
+				rows.After = c.Reached
+				created.Add(made)
+			})
 	}
 	if p.dryRun || err != nil && created.Total() == 0 {
 		return created, err
@@ -91,22 +100,6 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, d
 		}
 		return p, t.Quotas.RequireWebhooks(t.Tx, organization)
 	})
-}
-
-// prepareReplay also returns the row ids of the events.
-func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (p replayQuery, rows []scan.Range, err error) {
-	if p, err = q.openReplay(ctx, organization, id, r.DryRun); err != nil {
-		return p, nil, err
-	}
-	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
-	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
-	end, err := q.o.Replays.Take(ctx, organization)
-	if err != nil {
-		return p, nil, err
-	}
-	defer end()
-	rows, err = q.o.Replays.Period(ctx, p.since, p.until, p.rows, p.disorder)
-	return p, rows, err
 }
 
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
