@@ -11,22 +11,20 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	if err := NotRevoked(t, a); err != nil || a.User == 0 {
 		return access.Scope{}, err
 	}
-	var found struct {
-		Active bool        `db:"is_active"`
-		Role   access.Role `db:"role"`
-	}
-	if err := t.Get(&found, `
-		SELECT u.is_active, `+ActingRoleColumns+`
+	found, err := sqlite.One[principalRow](t, "user", `
+		SELECT u.is_active AS "user.is_active", `+ActingRoleColumns+`
 		FROM users u LEFT JOIN memberships m ON m.organization_id = ?2 AND m.user_id = u.id`+JoinActingRole+`
-		WHERE u.id = ?1`, a.User, a.Home); err != nil {
-		return access.Scope{}, sqlite.Missing(err, "user")
-	}
+		WHERE u.id = ?1`, a.User, a.Home)
 	own := Effective(found.Role)
 	switch {
-	case !found.Active:
-		return access.Scope{}, nil
+	case err != nil || !found.User.IsActive:
+		return access.Scope{}, err
 	case a.Session != "":
-		return ofSession(t, a.Session, own)
+		c, err := sqlite.One[principalRow](t, "session", `SELECT c.kind AS "session.kind",`+limitColumns+" FROM sessions c WHERE c.public_id = ?", a.Session)
+		if err == nil && !c.Session.IsPortal() {
+			return own, nil
+		}
+		return InPortal(own, c.Limit), err
 	case a.Key == 0:
 		return own, nil
 	}
@@ -38,21 +36,6 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 func MayReadAudit(t *sqlite.Tx, a access.Authority) (bool, error) {
 	permissions, err := PermissionsOf(t, a)
 	return err == nil && permissions.Has(access.AuditRead), err
-}
-
-// ofSession returns the permissions of a session whose user holds the given ones.
-func ofSession(t *sqlite.Tx, id string, held access.Scope) (access.Scope, error) {
-	var found struct {
-		Kind  access.SessionKind `db:"kind"`
-		Limit access.Role        `db:"limit"`
-	}
-	if err := t.Get(&found, "SELECT c.kind,"+limitColumns+" FROM sessions c WHERE c.public_id = ?", id); err != nil {
-		return access.Scope{}, sqlite.Missing(err, "session")
-	}
-	if found.Kind != access.PortalSession {
-		return held, nil
-	}
-	return InPortal(held, found.Limit), nil
 }
 
 // NotRevoked refuses a credential that was revoked, or a session that has ended, after its request began: it must not create

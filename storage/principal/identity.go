@@ -27,7 +27,7 @@ func (r *Reader) PrincipalByIdentity(ctx context.Context, i access.Identity, nam
 	if p := r.cache.identities.find(r.cache.generation.Load(), key); p != nil {
 		return p.Principal, nil
 	}
-	p, err := r.readIdentity(ctx, i, func(user int64) (int64, error) { return r.organizationOf(ctx, user, i, named) })
+	p, err := r.readIdentity(ctx, i, named, false)
 	if err != nil {
 		return access.Principal{}, err
 	}
@@ -38,31 +38,22 @@ func (r *Reader) PrincipalByIdentity(ctx context.Context, i access.Identity, nam
 // PrincipalToSignIn is PrincipalByIdentity for a sign-in, which names no organization. If the issuer names none either, it is the
 // oldest organization of the user.
 func (r *Reader) PrincipalToSignIn(ctx context.Context, i access.Identity) (access.Principal, error) {
-	p, err := r.readIdentity(ctx, i, func(user int64) (int64, error) {
-		if i.Organization != "" {
-			return r.organizationOf(ctx, user, i, "")
-		}
-		var oldest int64
-		err := r.reads.Get(ctx, &oldest, `
-			SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
-			WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 1`, user)
-		return oldest, noMember(err, memberOfNone)
-	})
+	p, err := r.readIdentity(ctx, i, "", true)
 	if err != nil {
 		return access.Principal{}, err
 	}
 	return p.Principal, nil
 }
 
-// readIdentity reads the principal of an identity. organization returns the organization in which its user acts.
-func (r *Reader) readIdentity(ctx context.Context, i access.Identity, organization func(user int64) (row int64, err error)) (*knownPrincipal, error) {
+// readIdentity reads the principal of an identity in its organizationOf.
+func (r *Reader) readIdentity(ctx context.Context, i access.Identity, named string, oldest bool) (*knownPrincipal, error) {
 	for range maxBindings {
 		generation := r.cache.generation.Load()
 		user, bound, err := r.userOf(ctx, i)
 		if err != nil {
 			return nil, err
 		}
-		row, err := organization(user)
+		row, err := r.organizationOf(ctx, user, i, named, oldest)
 		if err != nil {
 			return nil, err
 		}
@@ -100,12 +91,7 @@ const FirstEmail = "admin@localhost"
 
 // userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail address.
 func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
-	var found struct {
-		Row        int64   `db:"id"`
-		ID         string  `db:"public_id"`
-		IsActive   bool    `db:"is_active"`
-		ExternalID *string `db:"external_id"`
-	}
+	var found access.User
 	if !access.ValidExternalID(i.Subject) {
 		return 0, false, unknownUser(errors.New("its sub cannot be an external_id, which has 1 to 255 visible ASCII characters and not the form of an id of Keyhook"))
 	}
@@ -124,7 +110,7 @@ func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, boun
 	case !found.IsActive:
 		return 0, false, refusedIdentity.inactive(found.ID, false)
 	}
-	return found.Row, found.ExternalID != nil, nil
+	return found.RowID, found.ExternalID != nil, nil
 }
 
 func unknownUser(why error) error {
@@ -132,7 +118,9 @@ func unknownUser(why error) error {
 		"The user of this token is not known here; an operator can create one with the token's sub as external_id.").Because(why)
 }
 
-func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
+// organizationOf returns the organization in which the user of an identity acts: the one that the issuer names, the only or the oldest
+// one of the user, or the named one.
+func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identity, named string, oldest bool) (row int64, err error) {
 	if i.Organization != "" {
 		row, err := r.membershipNamed(ctx, user, i.Organization)
 		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
@@ -140,13 +128,13 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 	var rows []int64
 	if err := r.reads.List(ctx, &rows, `
 		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
-		WHERE m.user_id = ? AND o.closed_at IS NULL LIMIT 2`, user); err != nil {
+		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 2`, user); err != nil {
 		return 0, err
 	}
 	switch {
 	case len(rows) == 0:
-		return 0, noMember(sql.ErrNoRows, memberOfNone)
-	case len(rows) == 1:
+		return 0, noMember(sql.ErrNoRows, "The user of this token is not a member of any organization.")
+	case len(rows) == 1 || oldest:
 		return rows[0], nil
 	case named == "":
 		return 0, fault.New(fault.Malformed, "organization_required",
@@ -155,8 +143,6 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 	row, err = r.membershipNamed(ctx, user, named)
 	return row, sqlite.Missing(err, "organization")
 }
-
-const memberOfNone = "The user of this token is not a member of any organization."
 
 // membershipNamed returns the row id of an organization of the user, by its id or its external id; sql.ErrNoRows if the user is not
 // a member.
