@@ -67,7 +67,7 @@ func ValidKeyPrefix(s string) bool {
 // LooksMinted reports whether raw has the form that Mint makes, and returns the prefix. It does not check the checksum.
 func LooksMinted(raw string) (prefix string, ok bool) {
 	under := len(raw) - checksumChars - randomChars - 1
-	if under < 1 || raw[under] != '_' || !ValidKeyPrefix(raw[:under]) || !isBase62(raw[under+1:]) {
+	if under < 1 || raw[under] != '_' || !ValidKeyPrefix(raw[:under]) || strings.Trim(raw[under+1:], base62) != "" {
 		return "", false
 	}
 	return raw[:under], true
@@ -108,10 +108,6 @@ func Parse(raw string) (c Credential, ok bool) {
 	return credential(raw), true
 }
 
-func isBase62(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
-}
-
 // Opaque wraps a token of any form, such as bootstrap.token. ok is false unless it is 20 to 200 visible ASCII characters.
 func Opaque(raw string) (c Credential, ok bool) {
 	if len(raw) < 20 || len(raw) > 200 || !IsVisible(raw) {
@@ -145,7 +141,7 @@ func (c Credential) Display() string {
 func ParseDisplay(text string) (display string, ok bool) {
 	shown := strings.TrimSuffix(text, "…")
 	prefix, random, _ := strings.Cut(shown, "_")
-	return shown + "…", ValidKeyPrefix(prefix) && len(random) == shownChars && isBase62(random)
+	return shown + "…", ValidKeyPrefix(prefix) && len(random) == shownChars && strings.Trim(random, base62) == ""
 }
 
 // checksum is the CRC-32 (IEEE) of body as six base62 digits, most significant first.

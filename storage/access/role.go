@@ -44,7 +44,7 @@ type RoleChange struct {
 // BuiltInRole returns what the built-in role of that name grants out of all permissions. ok is false if there is no such
 // built-in role.
 func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
-	ofOwner := all.filter(func(key string) bool { return !IsPlatform(key) })
+	ofOwner := all.without(IsPlatform)
 	switch name {
 	case RoleOperator:
 		return all, true
@@ -53,7 +53,7 @@ func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
 	case RoleCustomer:
 		return ofOwner.Minus(NewScope(EventsWrite)), true
 	case RoleMember:
-		return ofOwner.filter(func(key string) bool { return strings.HasSuffix(key, ":read") }), true
+		return ofOwner.without(func(key string) bool { return !strings.HasSuffix(key, ":read") }), true
 	}
 	return Scope{}, false
 }

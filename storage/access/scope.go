@@ -57,25 +57,17 @@ func (s Scope) Keys() []string { return append([]string{}, s.keys...) }
 func (s Scope) Equal(o Scope) bool { return slices.Equal(s.keys, o.keys) }
 
 // Intersect returns the keys in both sets. It is commutative, associative and idempotent, and never adds.
-func (s Scope) Intersect(o Scope) Scope { return s.filter(o.Has) }
+func (s Scope) Intersect(o Scope) Scope {
+	return s.without(func(key string) bool { return !o.Has(key) })
+}
 
 // Union returns the keys in either set. It is commutative, associative and idempotent.
 func (s Scope) Union(o Scope) Scope { return NewScope(append(s.Keys(), o.keys...)...) }
 
 // Minus returns the keys that are in s and not in o.
-func (s Scope) Minus(o Scope) Scope {
-	return s.filter(func(key string) bool { return !o.Has(key) })
-}
+func (s Scope) Minus(o Scope) Scope { return s.without(o.Has) }
 
-func (s Scope) filter(keep func(string) bool) Scope {
-	var kept []string
-	for _, key := range s.keys {
-		if keep(key) {
-			kept = append(kept, key)
-		}
-	}
-	return Scope{kept}
-}
+func (s Scope) without(drop func(string) bool) Scope { return Scope{slices.DeleteFunc(s.Keys(), drop)} }
 
 // String returns the set as a space-delimited list in order; ParseScope reads it back.
 func (s Scope) String() string { return strings.Join(s.keys, " ") }

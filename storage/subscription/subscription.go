@@ -240,13 +240,8 @@ func (s *Subscriptions) setPatterns(t *sqlite.Tx, organization int64, sub webhoo
 		return err
 	}
 	s.memory.Fanout.SetTypes(organization, sub.RowID, &sub.EventTypes)
-	for _, p := range sub.EventTypes.Patterns() {
-		if err := t.Exec("INSERT INTO subscription_patterns (organization_id, pattern, subscription_id) VALUES (?, ?, ?)",
-			organization, p, sub.RowID); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.Exec("INSERT INTO subscription_patterns (organization_id, pattern, subscription_id) SELECT ?, value, ? FROM json_each(?)",
+		organization, sub.RowID, sqlite.TextList(sub.EventTypes.Patterns()))
 }
 
 func dropPatterns(t *sqlite.Tx, subscription int64) error {
@@ -338,11 +333,8 @@ func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bo
 // in the transaction that adds one, so no number of parallel requests passes the limit. Faults: Conflict.
 func requireRoomForSubscription(t *sqlite.Tx, organization int64) error {
 	plan, err := directory.PlanOf(t, organization)
-	if err != nil {
-		return err
-	}
 	var have int64
-	if err := t.Get(&have, history.CountLiveSubscriptions, organization); err != nil {
+	if err := cmp.Or(err, t.Get(&have, history.CountLiveSubscriptions, organization)); err != nil {
 		return err
 	}
 	return plan.CheckSubscriptions(have)
@@ -353,13 +345,8 @@ func refuseWithPending(t *sqlite.Tx, sub webhook.Subscription, c webhook.Subscri
 	if c.URL == nil || (*c.URL == "") == (sub.URL == "") {
 		return nil
 	}
-	var pending bool
-	err := t.Get(&pending, `
-		SELECT EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_pending WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+`)
-		    OR EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+`)`, sub.RowID)
-	if err == nil && pending {
-		err = fault.New(fault.Conflict, "deliveries_pending",
-			"Deliveries are pending for this subscription, and one without a URL has none. Wait until they are sent, or discard them; then change the URL.")
-	}
-	return err
+	return sqlite.RefuseIf(t, fault.New(fault.Conflict, "deliveries_pending",
+		"Deliveries are pending for this subscription, and one without a URL has none. Wait until they are sent, or discard them; then change the URL."), `
+		SELECT 1 FROM deliveries d INDEXED BY deliveries_pending WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+`
+		UNION ALL SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending, sub.RowID)
 }

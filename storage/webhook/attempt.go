@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -113,13 +114,7 @@ var unstored = []string{"Set-Cookie", "Set-Cookie2", "Date", "Content-Length", "
 // request: a line for each field, by name, with a colon and a space before the value. Several values have ", " between them. The values of
 // the sent headers are masked.
 func CutHeader(header http.Header, sent []Header) string {
-	var names []string
-	for name := range header {
-		if !slices.Contains(unstored, name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(header)), func(name string) bool { return slices.Contains(unstored, name) })
 	var b strings.Builder
 	for _, name := range names[:min(len(names), MaxResponseHeaders)] {
 		value := strings.Join(header[name], ", ")

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"database/sql/driver"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -119,10 +118,8 @@ func (n HeaderNames) Value() (driver.Value, error) { return strings.Join(n, " ")
 
 // Scan reads what Value stored. NULL has no names.
 func (n *HeaderNames) Scan(src any) error {
-	text, ok := src.(string)
-	if !ok && src != nil {
-		return fmt.Errorf("scan header names: %T is not a string", src)
+	if src == nil {
+		src = ""
 	}
-	*n = append(HeaderNames{}, strings.Fields(text)...)
-	return nil
+	return (*Types)(n).Scan(src)
 }

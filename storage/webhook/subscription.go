@@ -79,11 +79,9 @@ func ValidPattern(s string) bool {
 
 // Unique returns the types without repetitions, in their order. It is never nil.
 func (t Types) Unique() Types {
-	seen := make(map[string]bool, len(t))
 	unique := Types{}
 	for _, name := range t {
-		if !seen[name] {
-			seen[name] = true
+		if !slices.Contains(unique, name) {
 			unique = append(unique, name)
 		}
 	}
@@ -97,7 +95,7 @@ func (t Types) Value() (driver.Value, error) { return strings.Join(t, " "), nil 
 func (t *Types) Scan(src any) error {
 	text, ok := src.(string)
 	if !ok {
-		return fmt.Errorf("scan event types: %T is not a string", src)
+		return fmt.Errorf("scan words: %T is not a string", src)
 	}
 	*t = append(Types{}, strings.Fields(text)...)
 	return nil
