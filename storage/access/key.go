@@ -10,23 +10,40 @@ const (
 	Expired Status = "expired"
 )
 
-// Key is an API key as it is stored: everything but the key itself.
-type Key struct {
+// Issued is what API keys and access tokens have in common, as they are stored: everything but the credential itself.
+type Issued struct {
 	RowID                  int64   `db:"id"`
 	ID                     string  `db:"public_id"`
+	Organization           int64   `db:"organization_id"` // row id
 	OrganizationID         string  `db:"organization_public_id"`
 	OrganizationExternalID *string `db:"organization_external_id"`
-	CreatedBy              string  `db:"created_by"` // public id of the user whose permissions it uses
 	Name                   string  `db:"name"`
-	Scope                  Scope   `db:"scope"` // never changes
-	KeyPrefix              string  `db:"key_prefix"`
-	Window                 int64   `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
 	CreatedAt              int64   `db:"created_at"`
 	ExpiresAt              *int64  `db:"expires_at"`
 	LastUsedAt             *int64  `db:"last_used_at"`
 	RevokedAt              *int64  `db:"revoked_at"`
-	Metadata               string  `db:"metadata"`    // a JSON object; never changes
-	ExternalID             *string `db:"external_id"` // of the organization's own; a key that has ended keeps it until another key gets it
+}
+
+// Status returns the status at now.
+func (i Issued) Status(now int64) Status {
+	switch {
+	case i.RevokedAt != nil:
+		return Revoked
+	case i.ExpiresAt != nil && *i.ExpiresAt <= now:
+		return Expired
+	}
+	return Active
+}
+
+// Key is an API key.
+type Key struct {
+	Issued
+	CreatedBy  string  `db:"created_by"` // public id of the user whose permissions it uses
+	Scope      Scope   `db:"scope"`      // never changes
+	KeyPrefix  string  `db:"key_prefix"`
+	Window     int64   `db:"window_id"`   // names the rate window; a rotated key shares its predecessor's
+	Metadata   string  `db:"metadata"`    // a JSON object; never changes
+	ExternalID *string `db:"external_id"` // of the organization's own; a key that has ended keeps it until another key gets it
 
 	AllowedNetworks Networks `db:"allowed_networks"` // from which it may be used; never changes
 
@@ -38,35 +55,11 @@ type Key struct {
 	CreatorIsService bool    `db:"creator_is_service"`
 }
 
-// Status returns the status at now.
-func (k Key) Status(now int64) Status { return status(k.RevokedAt, k.ExpiresAt, now) }
-
-// AccessToken is a user's bearer token in one organization, as it is stored: everything but the token itself.
+// AccessToken is a user's bearer token in one organization.
 type AccessToken struct {
-	RowID                  int64   `db:"id"`
-	ID                     string  `db:"public_id"`
-	UserID                 string  `db:"user_public_id"`
-	OrganizationID         string  `db:"organization_public_id"`
-	OrganizationExternalID *string `db:"organization_external_id"`
-	Name                   string  `db:"name"`
-	TokenPrefix            string  `db:"token_prefix"`
-	CreatedAt              int64   `db:"created_at"`
-	ExpiresAt              *int64  `db:"expires_at"`
-	LastUsedAt             *int64  `db:"last_used_at"`
-	RevokedAt              *int64  `db:"revoked_at"`
-}
-
-// Status returns the status at now.
-func (t AccessToken) Status(now int64) Status { return status(t.RevokedAt, t.ExpiresAt, now) }
-
-func status(revokedAt, expiresAt *int64, now int64) Status {
-	switch {
-	case revokedAt != nil:
-		return Revoked
-	case expiresAt != nil && *expiresAt <= now:
-		return Expired
-	}
-	return Active
+	Issued
+	UserID      string `db:"user_public_id"`
+	TokenPrefix string `db:"token_prefix"`
 }
 
 // NewKey asks for a key. Scope is what the creator requests. The store grants what the creator has, and reads that in the

@@ -50,6 +50,17 @@ func denied(missing string) error {
 		"This needs %s. Ask an operator for a role that grants this; an API key needs it in its scope too.", missing)
 }
 
+// Issued returns the key or the access token; nil if the principal has neither.
+func (p *Principal) Issued() *Issued {
+	switch {
+	case p.Key != nil:
+		return &p.Key.Issued
+	case p.Token != nil:
+		return &p.Token.Issued
+	}
+	return nil
+}
+
 // In returns the principal acting in another organization. The caller must check Can(PlatformActAs) first.
 func (p Principal) In(o Organization) Principal {
 	p.Organization = o
@@ -138,11 +149,8 @@ type CredentialState struct {
 // epoch, or CheckPassed.
 func (s CredentialState) FailedCheck(now int64) Check {
 	status := Active
-	switch {
-	case s.Key != nil:
-		status = s.Key.Status(now)
-	case s.Token != nil:
-		status = s.Token.Status(now)
+	if i := s.Issued(); i != nil {
+		status = i.Status(now)
 	}
 	switch {
 	case status == Revoked:

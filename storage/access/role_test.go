@@ -87,10 +87,10 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := (access.Key{RevokedAt: test.revoked, ExpiresAt: test.expiresAt}).Status(100); got != test.want {
+			if got := (access.Key{Issued: access.Issued{RevokedAt: test.revoked, ExpiresAt: test.expiresAt}}).Status(100); got != test.want {
 				t.Errorf("a key is %s, want %s", got, test.want)
 			}
-			if got := (access.AccessToken{RevokedAt: test.revoked, ExpiresAt: test.expiresAt}).Status(100); got != test.want {
+			if got := (access.AccessToken{Issued: access.Issued{RevokedAt: test.revoked, ExpiresAt: test.expiresAt}}).Status(100); got != test.want {
 				t.Errorf("a token is %s, want %s", got, test.want)
 			}
 		})
@@ -125,9 +125,9 @@ func TestPrincipal(t *testing.T) {
 			t.Errorf("a user (-want +got):\n%s", diff)
 		}
 		byKey := p
-		byKey.Key = &access.Key{RowID: 4, ID: "key_1", Name: "ci"}
+		byKey.Key = &access.Key{Issued: access.Issued{RowID: 4, ID: "key_1", Name: "ci"}}
 		byToken := p
-		byToken.Token = &access.AccessToken{RowID: 5}
+		byToken.Token = &access.AccessToken{Issued: access.Issued{RowID: 5}}
 		if got := byToken.Authority(); got != (access.Authority{User: 3, Home: 1, Token: 5}) {
 			t.Errorf("a token: %+v", got)
 		}

@@ -2,10 +2,7 @@ package directory
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -24,29 +21,15 @@ type Bootstrap struct {
 // firstRequestAt names the row of table instance with the time of the first authenticated request.
 const firstRequestAt = "first_request_at"
 
-// firstRequest says whether there was an authenticated request, by any credential. From then on, no start creates a bootstrap
-// token. Requests set a flag; KeepFirstRequest writes the row once.
-type firstRequest struct {
-	made atomic.Bool
-	kept bool // the row is written; only KeepFirstRequest uses it
-}
-
-// note notes an authenticated request. It writes only once, because all requests share the flag.
-func (f *firstRequest) note() {
-	if !f.made.Load() {
-		f.made.Store(true)
-	}
-}
-
 // KeepFirstRequest writes that there was an authenticated request. The owner of the file calls it from time to time.
 func (d *Directory) KeepFirstRequest(ctx context.Context) error {
-	if d.firstRequest.kept || !d.firstRequest.made.Load() {
+	if d.firstRequestKept || !d.firstRequest.Load() {
 		return nil
 	}
 	err := d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		return t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
 	})
-	d.firstRequest.kept = err == nil
+	d.firstRequestKept = err == nil
 	return err
 }
 
@@ -55,34 +38,27 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 // starts, so there is at most one. A revoked token stays revoked. Call it before the file runs.
 func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 	return d.file.Alone(func(t *sqlite.Tx) error {
+		digest := b.Credential.Digest()
 		var first firstOperator
 		if err := t.Get(&first, `
-			SELECT m.user_id, m.organization_id FROM roles r JOIN memberships m ON m.role_id = r.id
-			WHERE r.name = ? ORDER BY m.organization_id, m.user_id LIMIT 1`, access.RoleOperator); err != nil {
+			SELECT m.user_id, m.organization_id, EXISTS (SELECT 1 FROM instance WHERE name = ?1)
+			           OR EXISTS (SELECT 1 FROM access_tokens a WHERE a.user_id = m.user_id AND a.last_used_at IS NOT NULL) AS had_request,
+			       EXISTS (SELECT 1 FROM access_tokens WHERE digest = ?2) AS known,
+			       EXISTS (SELECT 1 FROM access_tokens WHERE digest = ?2 AND revoked_at IS NOT NULL) AS revoked
+			FROM roles r JOIN memberships m ON m.role_id = r.id
+			WHERE r.name = ?3 ORDER BY m.organization_id, m.user_id LIMIT 1`, firstRequestAt, digest[:], access.RoleOperator); err != nil {
 			return err
 		}
-		var had bool // an authenticated request; a used token shows it too: the process may have ended before it wrote the row
-		if err := t.Get(&had, `
-			SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
-			    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User); err != nil {
-			return err
-		}
-		d.firstRequest.made.Store(had)
-		d.firstRequest.kept = had
-		if b.Credential == (access.Credential{}) {
+		d.firstRequest.Store(first.HadRequest)
+		d.firstRequestKept = first.HadRequest
+		if b.Credential.IsZero() {
 			return nil
 		}
-		known, revoked, err := bootstrapState(t, b.Credential)
-		if err != nil {
-			return err
-		}
-		if revoked || had && !known && b.Life == 0 {
-			d.bootstrapRefused = true
-		}
-		if had {
+		d.bootstrapRefused = first.Revoked || first.HadRequest && !first.Known && b.Life == 0
+		if first.HadRequest {
 			return nil
 		}
-		if err := d.revokeUnused(t, first, b.Credential); err != nil || known {
+		if err := d.revokeUnused(t, first, digest); err != nil || first.Known {
 			return err
 		}
 		d.bootstrapCreated = true
@@ -90,32 +66,26 @@ func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 	})
 }
 
-// firstOperator is an operator of the oldest organization with an operator, by row ids.
+// firstOperator is an operator of the oldest organization with an operator, and what decides about the bootstrap token.
 type firstOperator struct {
-	User         int64 `db:"user_id"`
+	User         int64 `db:"user_id"` // row id
 	Organization int64 `db:"organization_id"`
-}
-
-// bootstrapState reports whether a credential is an access token, and whether that token is revoked.
-func bootstrapState(t *sqlite.Tx, c access.Credential) (known, revoked bool, err error) {
-	digest := c.Digest()
-	err = t.Get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, false, nil
-	}
-	return err == nil, revoked, err
+	HadRequest   bool  `db:"had_request"` // a used token shows it too: the process may have ended before it wrote the row
+	Known        bool  `db:"known"`       // the bootstrap credential is an access token
+	Revoked      bool  `db:"revoked"`     // that token is revoked
 }
 
 // revokeUnused revokes the unused tokens of earlier starts, except the given one.
-func (d *Directory) revokeUnused(t *sqlite.Tx, first firstOperator, but access.Credential) error {
-	digest, unused := but.Digest(), []tokenToRevoke{}
-	if err := t.List(&unused, selectTokenToRevoke+`
+func (d *Directory) revokeUnused(t *sqlite.Tx, first firstOperator, but access.Digest) error {
+	unused, err := sqlite.All[issued](t, `
+		SELECT a.id, a.public_id, a.organization_id, a.name, u.public_id AS user_public_id FROM access_tokens a JOIN users u ON u.id = a.user_id
 		WHERE a.user_id = ? AND a.name = ? AND a.last_used_at IS NULL AND a.revoked_at IS NULL AND a.digest <> ?`,
-		first.User, bootstrapToken, digest[:]); err != nil {
+		first.User, bootstrapToken, but[:])
+	if err != nil {
 		return err
 	}
 	for _, token := range unused {
-		if err := d.revokeToken(t, access.System(token.Organization), token, map[string]any{}); err != nil {
+		if err := d.revoke(t, access.System(token.Organization), accessTokens, token, map[string]any{}); err != nil {
 			return err
 		}
 	}
@@ -128,7 +98,7 @@ func (d *Directory) inviteOperator(t *sqlite.Tx, first firstOperator, b Bootstra
 		expiresAt = new(time.UnixMilli(t.Now()).Add(b.Life).UnixMilli())
 	}
 	made, err := d.makeToken(t, access.System(first.Organization), first.User, first.Organization, b.Credential, bootstrapToken, expiresAt)
-	if err != nil || expiresAt == nil || b.Link == (access.Credential{}) {
+	if err != nil || expiresAt == nil || b.Link.IsZero() {
 		return err
 	}
 	_, err = insertLink(t, b.Link, *expiresAt, newSession{

@@ -51,7 +51,7 @@ func (d *Directory) MarkClosed(t *sqlite.Tx, row int64) error {
 // OrganizationsToClean lists the next closed organizations after a row that may have data.
 func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit int) ([]access.Organization, error) {
 	return sqlite.All[access.Organization](d.reads.In(ctx),
-		selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > ? ORDER BY o.id LIMIT ?", after, limit)
+		selectOrganizations+" WHERE closed_at IS NOT NULL AND cleaned_at IS NULL AND id > ? ORDER BY id LIMIT ?", after, limit)
 }
 
 // EndOrganization ends the API keys, the access tokens, the sign-in links and the memberships of a closed organization, and its

@@ -33,7 +33,7 @@ func TestColumnsFillEveryField(t *testing.T) {
 func TestASuccessorIsLikeItsPredecessor(t *testing.T) {
 	t.Parallel()
 	text, at := "text", int64(1)
-	key := access.Key{Name: text, ExpiresAt: &at, Metadata: "{}", ExternalID: &text, AllowedNetworks: access.Networks{netip.MustParsePrefix("10.0.0.0/8")}}
+	key := access.Key{Issued: access.Issued{Name: text, ExpiresAt: &at}, Metadata: "{}", ExternalID: &text, AllowedNetworks: access.Networks{netip.MustParsePrefix("10.0.0.0/8")}}
 	successor := reflect.ValueOf(key.Again(access.Mint("svc")))
 	for i, field := range reflect.VisibleFields(successor.Type()) {
 		if decided := field.Name == "User" || field.Name == "Scope"; successor.Field(i).IsZero() != decided { // who rotates it decides these

@@ -30,60 +30,54 @@ type credentialUses struct {
 	shards  [useShards]struct {
 		mu      sync.Mutex
 		noted   map[credentialDay]credentialUse
-		written map[credentialRow]int64 // when a use was last taken to be written, less than noteEvery ago
+		written map[credentialDay]int64 // when a use was last taken to be written, less than noteEvery ago; the day is 0
 	}
-}
-
-type credentialRow struct {
-	row   int64
-	token bool
 }
 
 // credentialDay is a credential in a UTC day, in days since the epoch by the wall clock.
 type credentialDay struct {
-	credentialRow
-	day int64
+	row   int64
+	token bool
+	day   int64
 }
 
 type credentialUse struct {
+	credentialDay
 	at int64 // the last use, in milliseconds
 	access.KeyUse
-}
-
-type useNote struct {
-	credentialDay
-	credentialUse
 }
 
 // Used notes a request with p's credential, and what its checks decided. It does not block: KeepUses writes the time and the counts, about
 // once a minute per credential. After the first call for any principal, no start creates a bootstrap token; see
 // EnsureBootstrapToken.
 func (d *Directory) Used(p access.Principal, use access.KeyUse) {
-	d.firstRequest.note()
+	if !d.firstRequest.Load() { // only the first request writes it, because all requests share it
+		d.firstRequest.Store(true)
+	}
 	at := d.file.Now()
 	switch {
 	case p.Key != nil:
-		d.uses.note(useNote{credentialDay{credentialRow{row: p.Key.RowID}, at / dayLength}, credentialUse{at, use}})
+		d.uses.note(credentialUse{credentialDay{p.Key.RowID, false, at / dayLength}, at, use})
 	case p.Token != nil:
-		d.uses.note(useNote{credentialDay{credentialRow{row: p.Token.RowID, token: true}, at / dayLength}, credentialUse{at: at}})
+		d.uses.note(credentialUse{credentialDay{p.Token.RowID, true, at / dayLength}, at, access.KeyUse{}})
 	}
 }
 
-func (u *credentialUses) note(n useNote) {
-	shard := &u.shards[n.row%useShards]
+func (u *credentialUses) note(use credentialUse) {
+	shard := &u.shards[use.row%useShards]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if shard.noted == nil {
-		shard.noted, shard.written = map[credentialDay]credentialUse{}, map[credentialRow]int64{}
+		shard.noted, shard.written = map[credentialDay]credentialUse{}, map[credentialDay]int64{}
 	}
-	sum := shard.noted[n.credentialDay]
-	sum.at = max(sum.at, n.at)
-	sum.Add(n.KeyUse)
-	shard.noted[n.credentialDay] = sum
+	noted := shard.noted[use.credentialDay]
+	use.at = max(use.at, noted.at)
+	use.Add(noted.KeyUse)
+	shard.noted[use.credentialDay] = use
 }
 
 // take removes and returns the notes to write: of credentials of which none was taken within noteEvery, or of all credentials.
-func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
+func (u *credentialUses) take(now int64, all bool) (notes []credentialUse) {
 	for i := range u.shards {
 		shard := &u.shards[i]
 		shard.mu.Lock()
@@ -92,10 +86,12 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 				delete(shard.written, c)
 			}
 		}
-		for c, use := range shard.noted {
-			if at, lately := shard.written[c.credentialRow]; !lately || at == now {
-				notes, shard.written[c.credentialRow] = append(notes, useNote{c, use}), now
-				delete(shard.noted, c)
+		for day, use := range shard.noted {
+			c := day
+			c.day = 0
+			if at, lately := shard.written[c]; !lately || at == now {
+				notes, shard.written[c] = append(notes, use), now
+				delete(shard.noted, day)
 			}
 		}
 		shard.mu.Unlock()
@@ -122,13 +118,14 @@ func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
 
 // writeUses writes uses that are later than those in the file, and adds the counts. It also replaces times from the future: the clock was
 // ahead then.
-func writeUses(t *sqlite.Tx, notes []useNote) error {
+func writeUses(t *sqlite.Tx, notes []credentialUse) error {
 	for _, n := range notes {
-		statement := "UPDATE api_keys SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
+		table := "api_keys"
 		if n.token {
-			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
+			table = "access_tokens"
 		}
-		if err := t.Exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
+		if err := t.Exec("UPDATE "+table+" SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3",
+			n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
 			return err
 		}
 		if n.KeyUse == (access.KeyUse{}) {

@@ -5,6 +5,8 @@
 package directory
 
 import (
+	"sync/atomic"
+
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/principal"
@@ -23,7 +25,8 @@ type Directory struct {
 
 	*principal.Reader // of the same file
 	uses              credentialUses
-	firstRequest      firstRequest
+	firstRequest      atomic.Bool // there was an authenticated request; from then on, no start creates a bootstrap token
+	firstRequestKept  bool        // the file says so; only KeepFirstRequest uses it
 	bootstrapCreated  bool
 	bootstrapRefused  bool
 }

@@ -3,6 +3,8 @@ package directory
 import (
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -37,22 +39,19 @@ func errInUse(sort, others string) error {
 	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
 }
 
-func errBuiltIn(sort, name string) error {
+func refuseBuiltIn(builtIn bool, sort, name string) error {
+	if !builtIn {
+		return nil
+	}
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
-// missing is a field that a creation needs, and whether the request lacks it.
-type missing struct {
-	field     string
-	isMissing bool
-}
-
 // needed refuses a creation that lacks fields, which a change may leave out. A nil error means that no field is missing.
-func needed(fields ...missing) error {
+func needed(fields map[string]*string) error {
 	var problems []fault.Field
-	for _, m := range fields {
-		if m.isMissing {
-			problems = append(problems, fault.Field{Field: m.field, Code: "missing", Message: "This is needed to create it; nothing has this external id yet."})
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if fields[name] == nil {
+			problems = append(problems, fault.Field{Field: name, Code: "missing", Message: "This is needed to create it; nothing has this external id yet."})
 		}
 	}
 	return fault.Fields(problems)

@@ -13,29 +13,24 @@ import (
 // expiringBatch is how many credentials that end soon are read at a time.
 const expiringBatch = 100
 
-// expirings are the kinds of credentials whose end is announced. A key that was rotated ends with its grace, which needs no announcement.
-var expirings = []struct{ table, index, condition, eventType, target string }{
-	{"api_keys", "api_keys_by_expiry", " AND NOT EXISTS (SELECT 1 FROM api_keys n WHERE n.replaces = c.id)", access.KeyExpiring, "api_key"},
-	{"access_tokens", "access_tokens_by_expiry", "", access.AccessTokenExpiring, "access_token"},
-}
-
 // AnnounceExpiry writes an audit event for each API key and access token that ends within one of the notices after now, in milliseconds.
+// A key that was rotated ends with its grace, which needs no announcement.
 // There is one event for each credential and notice, also over restarts. A notice that a clock has given which was ahead is given again.
 // A notice that had begun when the credential was created does not count. When several begin while no process runs, the last of them counts.
 func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []time.Duration) error {
 	for _, notice := range slices.Sorted(slices.Values(notices)) { // the shortest first, so that a longer one is not told after it
-		for _, kind := range expirings {
+		for _, kind := range []credentialKind{apiKeys, accessTokens} {
 			if err := scan.Batches(ctx, 0, func() (more bool, err error) {
-				var found []expiring
+				var found []issued
 				err = d.reads.In(ctx).List(&found, `
 					SELECT c.id, c.organization_id, c.expires_at
-					FROM `+kind.table+" c INDEXED BY "+kind.index+`
+					FROM `+kind.table+" c INDEXED BY "+kind.table+"_by_expiry"+`
 					WHERE c.revoked_at IS NULL AND c.expires_at > ?1 AND c.expires_at <= ?1 + ?2 AND c.created_at < c.expires_at - ?2
-					  AND (coalesce(c.expiry_notice, ?2 + 1) > ?2 OR c.noticed_at > ?1)`+kind.condition+`
+					  AND (coalesce(c.expiry_notice, ?2 + 1) > ?2 OR c.noticed_at > ?1)`+kind.unlessRotated+`
 					ORDER BY c.expires_at, c.id LIMIT ?3`, now, notice.Milliseconds(), expiringBatch)
 				for _, c := range found {
 					if err == nil {
-						err = d.announce(ctx, c, now, notice.Milliseconds(), kind.table, kind.eventType, kind.target)
+						err = d.announce(ctx, c, now, notice.Milliseconds(), kind)
 					}
 				}
 				return len(found) == expiringBatch, err
@@ -47,28 +42,18 @@ func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []tim
 	return nil
 }
 
-type expiring struct {
-	Row          int64  `db:"id"`
-	Organization int64  `db:"organization_id"`
-	ExpiresAt    int64  `db:"expires_at"`
-	ID           string `db:"public_id"`
-	Name         string `db:"name"`
-	LastUsedAt   *int64 `db:"last_used_at"`
-	User         string `db:"user_public_id"`
-}
-
 // announce writes the audit event of one credential, unless its end has changed meanwhile.
-func (d *Directory) announce(ctx context.Context, c expiring, now, notice int64, table, eventType, target string) error {
-	return d.file.Write(ctx, d.audited(workFor(c.Organization), eventType), func(t *sqlite.Tx) error {
-		var told []expiring
-		if err := t.ExecList(&told, "UPDATE "+table+` SET expiry_notice = ?1, noticed_at = ?4 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
-			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.Row, c.ExpiresAt, now); err != nil || len(told) == 0 {
+func (d *Directory) announce(ctx context.Context, c issued, now, notice int64, kind credentialKind) error {
+	return d.file.Write(ctx, d.audited(workFor(c.Organization), kind.expiring), func(t *sqlite.Tx) error {
+		var told []issued
+		if err := t.ExecList(&told, "UPDATE "+kind.table+` SET expiry_notice = ?1, noticed_at = ?4 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
+			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.RowID, c.ExpiresAt, now); err != nil || len(told) == 0 {
 			return err
 		}
-		details := map[string]any{"name": told[0].Name, "expires_at": timeText(&c.ExpiresAt), "last_used_at": timeText(told[0].LastUsedAt)}
-		if eventType == access.AccessTokenExpiring {
+		details := map[string]any{"name": told[0].Name, "expires_at": timeText(c.ExpiresAt), "last_used_at": timeText(told[0].LastUsedAt)}
+		if kind == accessTokens {
 			details["user_id"] = told[0].User // so that the erasure of the user finds the name
 		}
-		return d.hooks.Audit(t, access.System(c.Organization), c.Organization, eventType, Target{Type: target, ID: told[0].ID}, details)
+		return d.hooks.Audit(t, access.System(c.Organization), c.Organization, kind.expiring, Target{Type: kind.target, ID: told[0].ID}, details)
 	})
 }

@@ -1,6 +1,8 @@
 package directory
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // mayGrant refuses a grant of permissions that the actor does not have. elsewhere says that the grant reaches an organization
@@ -42,22 +45,18 @@ func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Sc
 	return mayGrant(t, by, role.Permissions.Union(to), elsewhere)
 }
 
-// changesWhoSignsIn reports whether a change lets somebody act as the user who could not before: another person by a new
-// e-mail address or external id, or the holder of a credential when the user becomes active again.
-func changesWhoSignsIn(before access.User, c access.UserChange) bool {
+// mayActAs is mayGrant for everything that a user has, in all organizations of the user, if a change lets somebody act as the user who
+// could not before: another person by a new e-mail address or external id, or the holder of a credential when the user becomes active
+// again.
+func mayActAs(t *sqlite.Tx, by access.Actor, user access.User, c access.UserChange) error {
 	externalID := ""
-	if before.ExternalID != nil {
-		externalID = *before.ExternalID
+	webhook.Set(&externalID, user.ExternalID)
+	becomesActive := c.IsActive != nil && *c.IsActive && !user.IsActive
+	if differing(c.Email, user.Email) == nil && differing(c.ExternalID, externalID) == nil && !becomesActive {
+		return nil
 	}
-	return c.Email != nil && *c.Email != before.Email ||
-		c.ExternalID != nil && *c.ExternalID != externalID ||
-		c.IsActive != nil && *c.IsActive && !before.IsActive
-}
-
-// mayActAs is mayGrant for everything that a user has, in all organizations of the user.
-func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
 	roles := []access.Role{}
-	if err := t.List(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user); err != nil {
+	if err := t.List(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user.RowID); err != nil {
 		return fmt.Errorf("read the roles of a user: %w", err)
 	}
 	var granted access.Scope
@@ -66,16 +65,19 @@ func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
 	}
 	var elsewhere bool
 	if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE user_id = ? AND organization_id <> ?)",
-		user, by.Authority.Home); err != nil {
+		user.RowID, by.Authority.Home); err != nil {
 		return fmt.Errorf("look for the organizations of a user: %w", err)
 	}
 	return mayGrant(t, by, granted, elsewhere)
 }
 
-// grantedTo returns the permissions of a member's role; sql.ErrNoRows if the user is not a member.
+// grantedTo returns the permissions of a member's role. Faults: Conflict if the user is not a member.
 func grantedTo(t *sqlite.Tx, user, organization int64) (access.Scope, error) {
 	var r access.Role
 	err := t.Get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
 		organization, user)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = notMember("The user")
+	}
 	return principal.Effective(r), err
 }

@@ -1,6 +1,9 @@
 package directory
 
 import (
+	"database/sql"
+	"errors"
+
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/principal"
@@ -97,11 +100,7 @@ func serviceOwner(t *sqlite.Tx, organization int64) (o keyOwner, err error) {
 // ownerAfter returns the owner of the key that replaces another one: by's user, as for a new key. But a key of the service account
 // stays with the service account, so that it does not end when the user leaves who rotated it.
 func ownerAfter(t *sqlite.Tx, by access.Principal, old access.Key) (o keyOwner, err error) {
-	if o, err = ownerOf(t, by, ""); err != nil || o.IsService {
-		return o, err
-	}
-	var isService bool
-	if err := t.Get(&isService, "SELECT service_of IS NOT NULL FROM users WHERE public_id = ?", old.CreatedBy); err != nil || !isService {
+	if o, err = ownerOf(t, by, ""); err != nil || o.IsService || !old.CreatorIsService {
 		return o, err
 	}
 	if !o.Member {
@@ -124,35 +123,18 @@ func (d *Directory) makeOwner(t *sqlite.Tx, by access.Actor, organization int64,
 	if !o.IsService {
 		return o.User, nil
 	}
-	account := access.User{RowID: o.User}
 	if o.User == 0 {
 		made, err := d.createUser(t, by, access.User{Name: serviceName, ServiceOf: &organization, IsActive: true})
 		if err != nil {
 			return 0, err
 		}
-		account = made
+		o.User = made.RowID
 	}
-	return account.RowID, d.joinService(t, by, organization, account.RowID)
-}
-
-func (d *Directory) joinService(t *sqlite.Tx, by access.Actor, organization, account int64) error {
-	var joined bool
-	if err := t.Get(&joined, "SELECT EXISTS (SELECT 1 FROM memberships WHERE organization_id = ? AND user_id = ?)", organization, account); err != nil || joined {
-		return err
+	_, err := member(t, organization, o.User)
+	if errors.Is(err, sql.ErrNoRows) { // No cached principal changes: while the account was no member, it had no live key.
+		_, err = d.putMember(t, by, organization, o.User, access.RoleOwner, "")
 	}
-	role, err := roleNamed(t, access.RoleOwner)
-	if err != nil {
-		return err
-	}
-	if err := upsertMember(t, organization, account, role.RowID); err != nil {
-		return err
-	}
-	// No cached principal changes: while the account was no member, it had no live key.
-	set, err := member(t, organization, account)
-	if err != nil {
-		return err
-	}
-	return d.hooks.Audit(t, by, organization, access.MemberSet, Target{Type: "user", ID: set.UserID}, map[string]any{"role": set.Role})
+	return o.User, err
 }
 
 // mayBeMember refuses a membership of a service account other than its own: owner of its organization.

@@ -34,10 +34,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 			return rotated, err
 		}
 		held, err := grantableBy(t, by, owner)
-		if err != nil {
-			return rotated, err
-		}
-		if err := cmp.Or(rotatable(old, t.Now()), requireRoomForGrace(t, by.Organization.RowID, grace)); err != nil {
+		if err := cmp.Or(err, rotatable(old, t.Now()), requireRoomForGrace(t, by.Organization.RowID, grace)); err != nil {
 			return rotated, err
 		}
 		granted, err := intersect(old.Scope, held)

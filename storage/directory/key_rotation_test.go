@@ -44,8 +44,11 @@ func TestRotateKey(t *testing.T) {
 		}))
 		made, credential := x.rotated(t, owner, first.ID, time.Minute)
 		want := access.RotatedKey{Key: access.Key{
-			RowID: made.RowID, ID: made.ID, OrganizationID: owner.Home.ID, CreatedBy: owner.User.ID, Name: "ci", Scope: first.Scope,
-			KeyPrefix: credential.Display(), Window: first.Window, CreatedAt: made.CreatedAt, ExpiresAt: &end, Replaces: &first.ID,
+			Issued: access.Issued{
+				RowID: made.RowID, ID: made.ID, Organization: owner.Home.RowID, OrganizationID: owner.Home.ID, Name: "ci",
+				CreatedAt: made.CreatedAt, ExpiresAt: &end,
+			},
+			CreatedBy: owner.User.ID, Scope: first.Scope, KeyPrefix: credential.Display(), Window: first.Window, Replaces: &first.ID,
 			Metadata: first.Metadata, OrganizationName: owner.Home.Name, CreatorName: owner.User.Name,
 		}}
 		if d := cmp.Diff(want, made); d != "" || made.ID == first.ID || made.RowID == first.RowID {

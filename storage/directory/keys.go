@@ -17,7 +17,7 @@ import (
 
 const (
 	apiKeyColumns = `
-	k.id, k.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
+	k.id, k.public_id, k.organization_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
 	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, k.external_id, k.allowed_networks, before.public_id AS replaces, after.public_id AS rotated_to,
 	o.name AS organization_name, u.name AS creator_name, u.service_of IS NOT NULL AS creator_is_service`
 	apiKeyJoins = `
@@ -89,10 +89,7 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 			return made, err
 		}
 		own, err := grantableBy(t, by, owner)
-		if err != nil {
-			return made, err
-		}
-		if err := knownPermissions(t, "scope", k.Scope); err != nil {
+		if err := cmp.Or(err, knownPermissions(t, "scope", k.Scope)); err != nil {
 			return made, err
 		}
 		granted, err := intersect(k.Scope, own)
@@ -185,22 +182,12 @@ func (d *Directory) addKey(
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return d.file.Write(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
-		return d.revokeKey(t, by, organization, id, map[string]any{})
+		found, err := keyNamed(t, organization, id)
+		if err != nil {
+			return err
+		}
+		return d.revoke(t, by, apiKeys, issued{Issued: found.Issued}, map[string]any{})
 	})
-}
-
-// revokeKey revokes an API key that is not revoked yet, and audits it with these details and the name of the key.
-func (d *Directory) revokeKey(t *sqlite.Tx, by access.Actor, organization int64, id string, details map[string]any) error {
-	found, err := keyNamed(t, organization, id)
-	if err != nil || found.RevokedAt != nil {
-		return err
-	}
-	if err := endKey(t, found, 0); err != nil {
-		return err
-	}
-	d.OutdatePrincipals(t)
-	details["name"] = found.Name
-	return d.hooks.Audit(t, by, organization, access.KeyRevoked, Target{Type: "api_key", ID: id}, details)
 }
 
 // timeText formats a time for the audit log; nil stays nil.

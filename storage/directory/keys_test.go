@@ -39,9 +39,12 @@ func TestCreateKey(t *testing.T) {
 			Scope: access.NewScope(access.EventsWrite, access.EventsRead, access.PlatformRead, access.AuditRead),
 		}))
 		want := access.Key{
-			RowID: made.RowID, ID: made.ID, OrganizationID: member.Home.ID, CreatedBy: member.User.ID, Name: "ci",
-			Scope: access.NewScope(access.AuditRead, access.EventsRead), KeyPrefix: credential.Display(), Window: made.RowID,
-			CreatedAt: made.CreatedAt, ExpiresAt: &end, Metadata: "{}", OrganizationName: member.Home.Name, CreatorName: member.User.Name,
+			Issued: access.Issued{
+				RowID: made.RowID, ID: made.ID, Organization: member.Home.RowID, OrganizationID: member.Home.ID, Name: "ci",
+				CreatedAt: made.CreatedAt, ExpiresAt: &end,
+			},
+			CreatedBy: member.User.ID, Scope: access.NewScope(access.AuditRead, access.EventsRead), KeyPrefix: credential.Display(),
+			Window: made.RowID, Metadata: "{}", OrganizationName: member.Home.Name, CreatorName: member.User.Name,
 		}
 		if d := cmp.Diff(want, made); d != "" || !strings.HasPrefix(made.ID, "key_") || made.CreatedAt == 0 {
 			t.Errorf("made (-want +got):\n%s", d)

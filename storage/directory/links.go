@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,19 +22,14 @@ const maxLinks = 1_000
 // session would have more permissions than by.
 func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error) {
 	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.SignInLink, err error) {
-		o, err := openOrganization(t, organization)
-		if err != nil {
-			return made, err
-		}
-		role, err := portalRole(t, l.Role)
-		if err != nil {
+		o, err1 := openOrganization(t, organization)
+		role, err2 := portalRole(t, l.Role)
+		if err := cmp.Or(err1, err2); err != nil {
 			return made, err
 		}
 		service, err := serviceOwner(t, o.RowID)
-		if err != nil {
-			return made, err
-		}
-		if err := mayGrant(t, by, principal.InPortal(principal.Effective(service.Role), role), o.RowID != by.Authority.Home); err != nil {
+		granted := principal.InPortal(principal.Effective(service.Role), role)
+		if err := cmp.Or(err, mayGrant(t, by, granted, o.RowID != by.Authority.Home)); err != nil {
 			return made, err
 		}
 		user, err := d.makeOwner(t, by, o.RowID, service)

@@ -44,15 +44,12 @@ func (d *Directory) Memberships(ctx context.Context, user string, before int64, 
 // be left, and for a service account, which keeps its role.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
-		in, who, err := membership(t, organization, user)
-		if err != nil {
+		in, who, err1 := membership(t, organization, user)
+		given, err2 := roleNamed(t, role)
+		if err := cmp.Or(err1, unknownField(err2, "role", "role")); err != nil {
 			return set, err
 		}
 		o, u := in.RowID, who.RowID
-		given, err := roleNamed(t, role)
-		if err != nil {
-			return set, unknownField(err, "role", "role")
-		}
 		before, err := member(t, o, u)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return set, err
@@ -64,18 +61,8 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		if err := cmp.Or(mayBeMember(who, o, role), allowed, requireAnotherOperator(t, u, o)); err != nil {
 			return set, err
 		}
-		if err := upsertMember(t, o, u, given.RowID); err != nil {
-			return set, err
-		}
 		d.OutdatePrincipals(t)
-		if set, err = member(t, o, u); err != nil {
-			return set, err
-		}
-		details := map[string]any{"role": role}
-		if before.Role != "" {
-			details["previous_role"] = before.Role
-		}
-		return set, d.hooks.Audit(t, by, o, access.MemberSet, Target{Type: "user", ID: who.ID}, details)
+		return d.putMember(t, by, o, u, role, before.Role)
 	})
 }
 
@@ -90,10 +77,7 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		}
 		o, u := in.RowID, who.RowID
 		before, err := member(t, o, u)
-		if err != nil {
-			return sqlite.Missing(err, "member")
-		}
-		if err := cmp.Or(requireAnotherOperator(t, u, o), mayLeave(t, who)); err != nil {
+		if err := cmp.Or(sqlite.Missing(err, "member"), requireAnotherOperator(t, u, o), mayLeave(t, who)); err != nil {
 			return err
 		}
 		if err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
@@ -106,11 +90,9 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 
 // membership returns the openOrganization and the changeableUser of a membership, which need not exist. Faults: NotFound; Conflict.
 func membership(t *sqlite.Tx, organization, user string) (in access.Organization, who access.User, err error) {
-	if in, err = openOrganization(t, organization); err != nil {
-		return in, who, err
-	}
-	who, err = changeableUser(t, user)
-	return in, who, err
+	in, err1 := openOrganization(t, organization)
+	who, err2 := changeableUser(t, user)
+	return in, who, cmp.Or(err1, err2)
 }
 
 func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
@@ -118,8 +100,23 @@ func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error)
 	return m, err
 }
 
-func upsertMember(t *sqlite.Tx, organization, user, role int64) error {
+// putMember gives a user a role, and audits it. previous is the role until now; empty if the user is not a member yet.
+func (d *Directory) putMember(t *sqlite.Tx, by access.Actor, organization, user int64, role, previous string) (set access.Member, err error) {
+	if err := upsertMember(t, organization, user, role); err != nil {
+		return set, err
+	}
+	if set, err = member(t, organization, user); err != nil {
+		return set, err
+	}
+	details := map[string]any{"role": role}
+	if previous != "" {
+		details["previous_role"] = previous
+	}
+	return set, d.hooks.Audit(t, by, organization, access.MemberSet, Target{Type: "user", ID: set.UserID}, details)
+}
+
+func upsertMember(t *sqlite.Tx, organization, user int64, role string) error {
 	return t.Exec(`
-		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
+		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, (SELECT id FROM roles WHERE name = ?), ?)
 		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.Now())
 }

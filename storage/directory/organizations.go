@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -15,27 +16,20 @@ import (
 )
 
 const (
-	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.last_event_at, o.cleaned_at, o.created_at, o.updated_at"
-	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations o JOIN plans p ON p.id = o.plan_id"
+	organizationColumns = `organizations.id, public_id, name, (SELECT p.name FROM plans p WHERE p.id = plan_id) AS plan, external_id,
+		closed_at, last_event_at, cleaned_at, created_at, updated_at`
+	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations"
 )
 
 // OrganizationPage lists the organizations whose name or external id begins with a text, newest first. The case of A to Z does not
 // matter, and an empty text lists all.
-func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page access.Page[access.Organization], err error) {
-	if beginning == "" {
-		page.Rows, err = sqlite.All[access.Organization](d.reads.In(ctx),
-			selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
-		return page, err
-	}
-	list := scan.List[access.Organization]{
-		Logs: d.logs, Table: "organizations o", Columns: organizationColumns, Joins: "CROSS JOIN plans p ON p.id = o.plan_id",
-		Where: beginningIs,
-	}
-	return beginningWith(ctx, list, beginning, before, limit)
+func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.Organization], error) {
+	list := scan.List[access.Organization]{Logs: d.logs, Table: "organizations", Columns: organizationColumns, Where: "TRUE"}
+	return beginningWith(ctx, d, list, beginningIs, beginning, before, limit)
 }
 
 // beginningIs is the condition for organizations whose name or external id begins with a text.
-const beginningIs = `(o.name LIKE ?5 ESCAPE '\' OR o.external_id LIKE ?5 ESCAPE '\')`
+const beginningIs = `(name LIKE ?5 ESCAPE '\' OR external_id LIKE ?5 ESCAPE '\')`
 
 func startingWith(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
@@ -44,12 +38,19 @@ func startingWith(text string) string {
 // OrganizationsInOrder lists the first of some organizations, by row id and in their order, whose name or external id begins with a text.
 func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, beginning string, limit int) ([]access.Organization, error) {
 	return sqlite.All[access.Organization](d.reads.In(ctx), `
-		SELECT `+organizationColumns+` FROM json_each(?1) j CROSS JOIN organizations o ON o.id = j.value CROSS JOIN plans p ON p.id = o.plan_id
+		SELECT `+organizationColumns+` FROM json_each(?1) j CROSS JOIN organizations ON organizations.id = j.value
 		WHERE `+beginningIs+` ORDER BY j.key LIMIT ?4`, sqlite.RowList(slices.Values(rows)), nil, nil, limit, startingWith(beginning))
 }
 
-// beginningWith returns a page of a list with a condition on texts that are LIKE the parameter ?5: they begin with a text.
-func beginningWith[T any](ctx context.Context, list scan.List[T], text string, before int64, limit int) (access.Page[T], error) {
+// beginningWith returns a page of a list of which some texts begin with the given one. like is the condition that they are LIKE the
+// parameter ?5. An empty text selects the whole list, which needs no search.
+func beginningWith[T any](ctx context.Context, d *Directory, list scan.List[T], like, text string, before int64, limit int) (page access.Page[T], err error) {
+	if text == "" {
+		page.Rows, err = sqlite.All[T](d.reads.In(ctx), "SELECT "+list.Columns+" FROM "+list.Table+`
+			WHERE `+list.Where+" AND id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+		return page, err
+	}
+	list.Where += " AND " + like
 	return list.Page(ctx, scan.Query{
 		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{startingWith(text)},
 	})
@@ -69,21 +70,13 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 }
 
 func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.Organization) (made access.Organization, err error) {
-	plan, err := planNamed(t, o.Plan)
-	if err != nil {
-		return made, unknownField(err, "plan", "plan")
-	}
-	if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
+	if err := cmp.Or(requirePlan(t, &o.Plan), requireUniqueOrganization(t, 0, o.ExternalID)); err != nil {
 		return made, err
 	}
-	row, err := insertOrganization(t, o, plan.RowID)
-	if err != nil {
+	if made, err = insertOrganization(t, o); err != nil {
 		return made, err
 	}
-	if made, err = organization(t, row); err != nil {
-		return made, err
-	}
-	return made, d.hooks.Audit(t, by, row, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
+	return made, d.hooks.Audit(t, by, made.RowID, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
 		"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
 	})
 }
@@ -95,7 +88,7 @@ func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id str
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
 		before, err := openOrganization(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
-			if err := needed(missing{"name", c.Name == nil}, missing{"plan", c.Plan == nil}); err != nil {
+			if err := needed(map[string]*string{"name": c.Name, "plan": c.Plan}); err != nil {
 				return put, err
 			}
 			put.Created = true
@@ -126,30 +119,19 @@ func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id 
 
 func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before access.Organization, c access.OrganizationChange) (changed access.Organization, err error) {
 	row := before.RowID
-	var plan *int64
-	if c.Plan != nil {
-		found, err := planNamed(t, *c.Plan)
-		if err != nil {
-			return changed, unknownField(err, "plan", "plan")
-		}
-		plan = &found.RowID
-	}
-	if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
+	if err := cmp.Or(requirePlan(t, c.Plan), requireUniqueOrganization(t, row, c.ExternalID)); err != nil {
 		return changed, err
 	}
-	if err := t.Exec(`
-		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
+	if err := t.ExecGet(&changed, `
+		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce((SELECT id FROM plans WHERE name = ?2), plan_id),
 			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-		WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
+		WHERE id = ?5 RETURNING `+organizationColumns, c.Name, c.Plan, c.ExternalID, t.Now(), row); err != nil {
 		return changed, err
 	}
 	d.OutdatePrincipals(t)
 	if c.Plan != nil {
 		d.quotas.Forget()
 		d.hooks.WebhooksChanged(t)
-	}
-	if changed, err = organization(t, row); err != nil {
-		return changed, err
 	}
 	details := map[string]any{}
 	webhook.AddDetail(details, "name", c.Name)
@@ -210,8 +192,13 @@ func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) e
 		"SELECT public_id FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }
 
-func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
-	return sqlite.One[access.Organization](t, "organization", selectOrganizations+" WHERE o.id = ?", row)
+// requirePlan refuses the name of an unknown plan. Nil names none.
+func requirePlan(t *sqlite.Tx, name *string) error {
+	if name == nil {
+		return nil
+	}
+	_, err := planNamed(t, *name)
+	return unknownField(err, "plan", "plan")
 }
 
 // organizationNamed returns the organization with an id or an external id. Faults: NotFound.
@@ -228,8 +215,10 @@ func openOrganization(t *sqlite.Tx, id string) (access.Organization, error) {
 	return o, err
 }
 
-func insertOrganization(t *sqlite.Tx, o access.Organization, plan int64) (int64, error) {
-	return t.Insert(`
+func insertOrganization(t *sqlite.Tx, o access.Organization) (made access.Organization, err error) {
+	err = t.ExecGet(&made, `
 		INSERT INTO organizations (public_id, name, plan_id, external_id, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, publicid.New(access.OrganizationID), o.Name, plan, o.ExternalID, t.Now())
+		VALUES (?1, ?2, (SELECT id FROM plans WHERE name = ?3), nullif(?4, ''), ?5, ?5) RETURNING `+organizationColumns,
+		publicid.New(access.OrganizationID), o.Name, o.Plan, o.ExternalID, t.Now())
+	return made, err
 }

@@ -436,8 +436,11 @@ func TestTokens(t *testing.T) {
 		end := time.Now().Add(time.Hour).UnixMilli()
 		made := must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, owner.User.ID, owner.Home.ID, credential, "laptop", &end))
 		want := access.AccessToken{
-			RowID: made.RowID, ID: made.ID, UserID: owner.User.ID, OrganizationID: owner.Home.ID, Name: "laptop",
-			TokenPrefix: credential.Display(), CreatedAt: made.CreatedAt, ExpiresAt: &end,
+			Issued: access.Issued{
+				RowID: made.RowID, ID: made.ID, Organization: owner.Home.RowID, OrganizationID: owner.Home.ID, Name: "laptop",
+				CreatedAt: made.CreatedAt, ExpiresAt: &end,
+			},
+			UserID: owner.User.ID, TokenPrefix: credential.Display(),
 		}
 		if d := cmp.Diff(want, made); d != "" || !strings.HasPrefix(made.ID, "tok_") || made.CreatedAt == 0 {
 			t.Errorf("made (-want +got):\n%s", d)

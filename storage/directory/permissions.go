@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -112,11 +113,8 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
 	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		p, err := permissionNamed(t, key)
-		if err != nil {
+		if err := cmp.Or(err, refuseBuiltIn(p.BuiltIn, "permission", key)); err != nil {
 			return err
-		}
-		if p.BuiltIn {
-			return errBuiltIn("permission", key)
 		}
 		own, err := principal.PermissionsOf(t, by.Authority)
 		if err != nil {

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -27,11 +28,8 @@ const (
 // grace do not count either, so that an organization at its limit can rotate. Faults: Conflict.
 func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 	plan, err := PlanOf(t, organization)
-	if err != nil {
-		return err
-	}
 	var have, rotated int64
-	if err := t.Get(&have, countKeys, organization, t.Now()); err != nil || plan.CheckKeys(have) == nil {
+	if err := cmp.Or(err, t.Get(&have, countKeys, organization, t.Now())); err != nil || plan.CheckKeys(have) == nil {
 		return err
 	}
 	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil {

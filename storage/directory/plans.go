@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -77,10 +78,8 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
 	return d.file.Write(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		plan, err := planNamed(t, name)
-		if err != nil {
-			return err
-		}
-		if err := sqlite.RefuseIf(t, errInUse("plan", "organizations have it; give them another plan first"), "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", plan.RowID); err != nil {
+		inUse := errInUse("plan", "organizations have it; give them another plan first")
+		if err := cmp.Or(err, sqlite.RefuseIf(t, inUse, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", plan.RowID)); err != nil {
 			return err
 		}
 		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.

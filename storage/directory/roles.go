@@ -41,14 +41,11 @@ func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Ro
 		if err := cmp.Or(taken, knownPermissions(t, "permissions", r.Permissions), mayGrant(t, by, r.Permissions, false)); err != nil {
 			return made, err
 		}
-		row, err := insertRole(t, r.Name, false)
-		if err != nil {
+		if made, err = insertRole(t, r.Name, false); err != nil {
 			return made, err
 		}
-		if err := setPermissions(t, row, r.Permissions); err != nil {
-			return made, err
-		}
-		if made, err = roleNamed(t, r.Name); err != nil {
+		made.Permissions = r.Permissions
+		if err := setPermissions(t, made.RowID, r.Permissions); err != nil {
 			return made, err
 		}
 		return made, d.hooks.Audit(t, by, 0, access.RoleCreated, Target{Type: "role", ID: r.Name},
@@ -60,11 +57,9 @@ func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Ro
 // built-in one; Invalid if a permission is unknown; Forbidden if the role has more permissions than by, before or after the change.
 func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Role, err error) {
-		if changed, err = roleNamed(t, name); err != nil {
+		changed, err = roleNamed(t, name)
+		if err := cmp.Or(err, refuseBuiltIn(changed.BuiltIn, "role", name)); err != nil {
 			return changed, err
-		}
-		if changed.BuiltIn {
-			return changed, errBuiltIn("role", name)
 		}
 		details := map[string]any{}
 		if c.Permissions != nil {
@@ -86,13 +81,9 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string) error {
 	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		r, err := roleNamed(t, name)
-		if err != nil {
-			return err
-		}
-		if r.BuiltIn {
-			return errBuiltIn("role", name)
-		}
-		if err := sqlite.RefuseIf(t, errInUse("role", "members of organizations have it; give them another role first"), "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
+		inUse := errInUse("role", "members of organizations have it; give them another role first")
+		if err := cmp.Or(err, refuseBuiltIn(r.BuiltIn, "role", name),
+			sqlite.RefuseIf(t, inUse, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID)); err != nil {
 			return err
 		}
 		if err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); err != nil {
@@ -103,8 +94,10 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 	})
 }
 
-func insertRole(t *sqlite.Tx, name string, builtIn bool) (int64, error) {
-	return t.Insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.Now())
+func insertRole(t *sqlite.Tx, name string, builtIn bool) (made access.Role, err error) {
+	err = t.ExecGet(&made, "INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?) RETURNING id, name, built_in, created_at",
+		name, builtIn, t.Now())
+	return made, err
 }
 
 // setPermissions replaces the permissions of a role.

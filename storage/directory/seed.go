@@ -1,8 +1,6 @@
 package directory
 
 import (
-	"errors"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -13,15 +11,15 @@ const (
 	firstOrganization = "Default"
 	firstPlan         = "enterprise"
 	firstName         = "admin"
+
+	// systemName is the name of the built-in user, and the value of its e-mail column. It is not an e-mail address, so no identity
+	// provider can verify it.
+	systemName = "system"
 )
 
 // Seed writes the first rows of a new directory. The first operator's token is created later, at each start until somebody has
 // made a request; see EnsureBootstrapToken.
 func Seed(t *sqlite.Tx) error {
-	return errors.Join(seedAccess(t), seedUsers(t))
-}
-
-func seedAccess(t *sqlite.Tx) error {
 	for _, p := range access.SeedPlans() {
 		if _, err := insertPlan(t, p); err != nil {
 			return err
@@ -37,26 +35,10 @@ func seedAccess(t *sqlite.Tx) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// systemName is the name of the built-in user, and the value of its e-mail column. It is not an e-mail address, so no identity
-// provider can verify it.
-const systemName = "system"
-
-func seedUsers(t *sqlite.Tx) error {
 	if _, err := insertUser(t, access.User{Email: systemName, Name: systemName, IsActive: true, BuiltIn: true}); err != nil {
 		return err
 	}
-	plan, err := planNamed(t, firstPlan)
-	if err != nil {
-		return err
-	}
-	role, err := roleNamed(t, access.RoleOperator)
-	if err != nil {
-		return err
-	}
-	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization}, plan.RowID)
+	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization, Plan: firstPlan})
 	if err != nil {
 		return err
 	}
@@ -64,5 +46,5 @@ func seedUsers(t *sqlite.Tx) error {
 	if err != nil {
 		return err
 	}
-	return upsertMember(t, organization, user.RowID, role.RowID)
+	return upsertMember(t, organization.RowID, user.RowID, access.RoleOperator)
 }

@@ -1,9 +1,8 @@
 package directory
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -13,7 +12,7 @@ import (
 )
 
 const selectTokens = `
-	SELECT a.id, a.public_id, u.public_id AS user_public_id, o.public_id AS organization_public_id,
+	SELECT a.id, a.public_id, u.public_id AS user_public_id, a.organization_id, o.public_id AS organization_public_id,
 	       o.external_id AS organization_external_id, a.name, a.token_prefix,
 	       a.created_at, a.expires_at, a.last_used_at, a.revoked_at
 	FROM access_tokens a JOIN users u ON u.id = a.user_id JOIN organizations o ON o.id = a.organization_id`
@@ -30,13 +29,12 @@ func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit
 
 // Token returns an access token of a user. Faults: NotFound.
 func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessToken, error) {
-	return sqlite.One[access.AccessToken](d.reads.In(ctx), "access token",
-		selectTokens+" WHERE a.public_id = ? AND a.user_id = "+rowOfUser(user), id, user)
+	return tokenNamed(d.reads.In(ctx), user, id)
 }
 
-// rowOfUser is the row id of the user with an id or an external id, in a statement about something else.
-func rowOfUser(id string) string {
-	return "(SELECT id FROM users" + publicid.WhereNamed(access.UserID, id) + ")"
+func tokenNamed(from sqlite.Reader, user, id string) (access.AccessToken, error) {
+	return sqlite.One[access.AccessToken](from, "access token", selectTokens+`
+		WHERE a.public_id = ? AND a.user_id = (SELECT id FROM users`+publicid.WhereNamed(access.UserID, user)+")", id, user)
 }
 
 // CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
@@ -44,26 +42,14 @@ func rowOfUser(id string) string {
 // would have more permissions than by.
 func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
 	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
-		holder, err := changeableUser(t, user)
-		if err != nil {
+		holder, err1 := changeableUser(t, user)
+		in, err2 := openOrganization(t, organization)
+		if err := cmp.Or(err1, maySignIn(holder), unknownField(err2, "organization_id", "organization")); err != nil {
 			return made, err
-		}
-		if err := maySignIn(holder); err != nil {
-			return made, err
-		}
-		in, err := openOrganization(t, organization)
-		if err != nil {
-			return made, unknownField(err, "organization_id", "organization")
 		}
 		o, u := in.RowID, holder.RowID
 		granted, err := grantedTo(t, u, o)
-		if errors.Is(err, sql.ErrNoRows) {
-			return made, notMember("The user")
-		}
-		if err != nil {
-			return made, err
-		}
-		if err := mayGrant(t, by, granted, o != by.Authority.Home); err != nil {
+		if err := cmp.Or(err, mayGrant(t, by, granted, o != by.Authority.Home)); err != nil {
 			return made, err
 		}
 		return d.makeToken(t, by, u, o, c, name, expiresAt)
@@ -92,43 +78,14 @@ func notMember(who string) error {
 	return fault.New(fault.Conflict, "not_a_member", "%s is not a member of the organization.", who)
 }
 
-// tokenToRevoke is the part of an access token that its revocation needs.
-type tokenToRevoke struct {
-	Row          int64  `db:"id"`
-	ID           string `db:"public_id"`
-	User         string `db:"user_public_id"`
-	Organization int64  `db:"organization_id"`
-	Name         string `db:"name"`
-	Revoked      bool   `db:"revoked"`
-}
-
-const selectTokenToRevoke = `
-	SELECT a.id, a.public_id, u.public_id AS user_public_id, a.organization_id, a.name, a.revoked_at IS NOT NULL AS revoked
-	FROM access_tokens a JOIN users u ON u.id = a.user_id`
-
 // RevokeToken revokes an access token for all requests that begin after RevokeToken has returned. The operation is
 // idempotent. Faults: NotFound.
 func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
 	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
-		found, err := sqlite.One[tokenToRevoke](t, "access token",
-			selectTokenToRevoke+" WHERE a.public_id = ? AND a.user_id = "+rowOfUser(user), id, user)
-		if err != nil || found.Revoked {
+		found, err := tokenNamed(t, user, id)
+		if err != nil {
 			return err
 		}
-		return d.revokeToken(t, by, found, map[string]any{})
+		return d.revoke(t, by, accessTokens, issued{Issued: found.Issued, User: found.UserID}, map[string]any{})
 	})
-}
-
-// revokeToken revokes an access token that is not revoked yet, deletes the links to it, and audits it with these details,
-// its name and its user.
-func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke, details map[string]any) error {
-	if err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
-		return err
-	}
-	if err := t.Exec("DELETE FROM sign_in_links WHERE token_id = ?", token.Row); err != nil {
-		return err
-	}
-	d.OutdatePrincipals(t)
-	details["user_id"], details["name"] = token.User, token.Name
-	return d.hooks.Audit(t, by, token.Organization, access.AccessTokenRevoked, Target{Type: "access_token", ID: token.ID}, details)
 }

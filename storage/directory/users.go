@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -27,17 +28,10 @@ const listedUserColumns = userColumns + `, (SELECT count(*) FROM memberships m W
 
 // UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does. It leaves out the
 // built-in user.
-func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page access.Page[access.ListedUser], err error) {
-	if beginning == "" {
-		page.Rows, err = sqlite.All[access.ListedUser](d.reads.In(ctx),
-			"SELECT "+listedUserColumns+" FROM users u WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
-		return page, err
-	}
-	list := scan.List[access.ListedUser]{
-		Logs: d.logs, Table: "users u", Columns: listedUserColumns,
-		Where: `u.built_in = 0 AND (u.name LIKE ?5 ESCAPE '\' OR u.email LIKE ?5 ESCAPE '\' OR u.external_id LIKE ?5 ESCAPE '\')`,
-	}
-	return beginningWith(ctx, list, beginning, before, limit)
+func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.ListedUser], error) {
+	list := scan.List[access.ListedUser]{Logs: d.logs, Table: "users u", Columns: listedUserColumns, Where: "u.built_in = 0"}
+	const like = `(u.name LIKE ?5 ESCAPE '\' OR u.email LIKE ?5 ESCAPE '\' OR u.external_id LIKE ?5 ESCAPE '\')`
+	return beginningWith(ctx, d, list, like, beginning, before, limit)
 }
 
 // User returns the user with an id or an external id. Faults: NotFound.
@@ -80,15 +74,12 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.User], err error) {
 		before, err := changeableUser(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
-			if err := needed(missing{"name", c.Name == nil}); err != nil {
+			if err := needed(map[string]*string{"name": c.Name}); err != nil {
 				return put, err
 			}
-			created := access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
-			if c.Email != nil {
-				created.Email = *c.Email
-			}
-			put.Created = true
-			put.Is, err = d.createUser(t, by, created)
+			put.Created, put.Is = true, access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
+			webhook.Set(&put.Is.Email, c.Email)
+			put.Is, err = d.createUser(t, by, put.Is)
 			return put, err
 		}
 		put.Is = before
@@ -117,23 +108,15 @@ func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, 
 
 func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User, c access.UserChange) (changed access.User, err error) {
 	row := before.RowID
-	if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
-		return changed, err
-	}
+	var signsIn, ends error
 	if c.Email != nil && *c.Email != "" || c.ExternalID != nil && *c.ExternalID != "" {
-		if err := maySignIn(before); err != nil {
-			return changed, err
-		}
-	}
-	if changesWhoSignsIn(before, c) {
-		if err := mayActAs(t, by, row); err != nil {
-			return changed, err
-		}
+		signsIn = maySignIn(before)
 	}
 	if c.IsActive != nil && !*c.IsActive {
-		if err := requireAnotherOperator(t, row, 0); err != nil {
-			return changed, err
-		}
+		ends = requireAnotherOperator(t, row, 0)
+	}
+	if err := cmp.Or(requireUniqueUser(t, row, c.Email, c.ExternalID), signsIn, mayActAs(t, by, before, c), ends); err != nil {
+		return changed, err
 	}
 	if err := t.ExecGet(&changed, `
 		UPDATE users SET email = CASE WHEN ?1 IS NULL THEN email ELSE nullif(?1, '') END, name = coalesce(?2, name),
@@ -176,18 +159,17 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 		if err != nil {
 			return err
 		}
-		row := user.RowID
 		found, err := sqlite.All[string](t, `
 			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
 			UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ?1)
-			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, row)
+			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, user.RowID)
 		if err != nil {
 			return err
 		}
 		if len(found) > 0 {
 			return errInUse("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
-		if err := t.Exec("DELETE FROM users WHERE id = ?", row); err != nil {
+		if err := t.Exec("DELETE FROM users WHERE id = ?", user.RowID); err != nil {
 			return err
 		}
 		return d.hooks.Audit(t, by, 0, access.UserDeleted, Target{Type: "user", ID: user.ID}, nil)
@@ -252,10 +234,7 @@ func changeableUser(t *sqlite.Tx, id string) (access.User, error) {
 // personNamed is changeableUser for a user who may be erased.
 func personNamed(t *sqlite.Tx, id string) (access.User, error) {
 	found, err := userNamed(t, id)
-	if err == nil && found.BuiltIn {
-		err = errBuiltIn("user", found.Name)
-	}
-	return found, err
+	return found, cmp.Or(err, refuseBuiltIn(found.BuiltIn, "user", found.Name))
 }
 
 func insertUser(t *sqlite.Tx, u access.User) (made access.User, err error) {

@@ -31,28 +31,14 @@ func New(reads *sqlite.Pool, bind Bind) *Reader { return &Reader{reads: reads, b
 // Unauthenticated, with the code of the first check that fails: invalid_key, key_revoked, key_expired, creator_inactive. A
 // failure to read the database is never one of these.
 func (r *Reader) PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	p, err := r.known(ctx, &r.cache.keys, keyPrincipal, digest, refusedKey)
-	if err != nil {
-		return access.Principal{}, err
-	}
-	if p.Key.ExpiresAt != nil && p.Key.Status(time.Now().UnixMilli()) == access.Expired {
-		return access.Principal{}, refusedKey.expired()
-	}
-	return p.Principal, nil
+	return r.known(ctx, &r.cache.keys, keyPrincipal, digest, refusedKey)
 }
 
 // PrincipalByToken returns the principal of an access token at this moment. Faults:
 // Unauthenticated, with the code of the first check that fails: invalid_key, token_revoked, token_expired,
 // user_inactive. A failure to read the database is never one of these.
 func (r *Reader) PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	p, err := r.known(ctx, &r.cache.tokens, tokenPrincipal, digest, refusedToken)
-	if err != nil {
-		return access.Principal{}, err
-	}
-	if p.Token.ExpiresAt != nil && p.Token.Status(time.Now().UnixMilli()) == access.Expired {
-		return access.Principal{}, refusedToken.expired()
-	}
-	return p.Principal, nil
+	return r.known(ctx, &r.cache.tokens, tokenPrincipal, digest, refusedToken)
 }
 
 // PrincipalByLink returns the principal of the session that a sign-in link would start at this moment. The session has no id yet.
@@ -60,43 +46,46 @@ func (r *Reader) PrincipalByToken(ctx context.Context, digest access.Digest) (ac
 // has expired. Otherwise it is a code of PrincipalByToken.
 func (r *Reader) PrincipalByLink(ctx context.Context, digest access.Digest) (access.Principal, error) {
 	p, err := r.readCredential(ctx, linkPrincipal, digest, refusedLink)
-	switch {
-	case err != nil:
+	if err != nil {
 		return access.Principal{}, err
-	case isOver(p.Session):
-		return access.Principal{}, refusedLink.invalid()
 	}
-	return p.Principal, nil
+	return refusedLink.unlessEnded(p)
 }
 
 // PrincipalOfSystem returns the built-in operator in the oldest organization that is not closed. Requests over the local socket act
 // as this principal. It is not cached: people type those requests.
 func (r *Reader) PrincipalOfSystem(ctx context.Context) (access.Principal, error) {
 	var row principalRow
-	err := r.reads.Get(ctx, &row, `
-		SELECT`+principalColumns+`
-		FROM users u
-		JOIN organizations o ON o.id = (SELECT min(id) FROM organizations WHERE closed_at IS NULL)
-		JOIN plans p ON p.id = o.plan_id
-		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+JoinActingRole+`
-		WHERE u.built_in = 1`)
+	err := r.reads.Get(ctx, &row, "SELECT"+principalColumns+` FROM (
+		SELECT id AS user_id, (SELECT min(id) FROM organizations WHERE closed_at IS NULL) AS organization_id FROM users WHERE built_in = 1) c`+principalJoins)
 	return row.state().Principal, err
 }
 
 // known returns the principal of a digest from its cache, or reads it and keeps it there.
-func (r *Reader) known(ctx context.Context, in *principals, statement string, digest access.Digest, refused refusals) (*knownPrincipal, error) {
+func (r *Reader) known(ctx context.Context, in *principals, statement string, digest access.Digest, refused refusals) (access.Principal, error) {
 	generation := r.cache.generation.Load()
 	p := in.find(generation, digest)
-	if p != nil {
-		return p, nil
+	if p == nil {
+		var err error
+		if p, err = r.readCredential(ctx, statement, digest, refused); err != nil {
+			return access.Principal{}, err
+		}
+		p.generation = generation
+		in.keep(digest, p)
 	}
-	p, err := r.readCredential(ctx, statement, digest, refused)
-	if err != nil {
-		return nil, err
+	return refused.unlessEnded(p)
+}
+
+// unlessEnded returns the principal of a credential, unless the credential has ended since it was read.
+func (r refusals) unlessEnded(p *knownPrincipal) (access.Principal, error) {
+	i := p.Issued()
+	switch {
+	case i != nil && i.ExpiresAt != nil && *i.ExpiresAt <= time.Now().UnixMilli():
+		return access.Principal{}, r.expired()
+	case p.Session != nil && isOver(p.Session):
+		return access.Principal{}, r.invalid()
 	}
-	p.generation = generation
-	in.keep(digest, p)
-	return p, nil
+	return p.Principal, nil
 }
 
 // readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no

@@ -25,7 +25,7 @@ const (
 	byDigest = " WHERE c.digest = ?"
 
 	keyColumns = `
-	SELECT c.id AS "key.id", c.public_id AS "key.public_id", o.public_id AS "key.organization_public_id", u.public_id AS "key.created_by",
+	SELECT c.id AS "key.id", c.public_id AS "key.public_id", o.id AS "key.organization_id", o.public_id AS "key.organization_public_id", u.public_id AS "key.created_by",
 	c.name AS "key.name", c.scope AS "key.scope", c.key_prefix AS "key.key_prefix", c.window_id AS "key.window_id",
 	c.created_at AS "key.created_at", c.expires_at AS "key.expires_at", c.last_used_at AS "key.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "key.revoked_at",
 	c.metadata AS "key.metadata", c.external_id AS "key.external_id", c.allowed_networks AS "key.allowed_networks",` +
@@ -36,7 +36,7 @@ const (
 
 	tokenPrincipal = `
 	SELECT c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
-	o.public_id AS "token.organization_public_id", c.name AS "token.name", c.token_prefix AS "token.token_prefix",
+	o.id AS "token.organization_id", o.public_id AS "token.organization_public_id", c.name AS "token.name", c.token_prefix AS "token.token_prefix",
 	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "token.revoked_at",` +
 		principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
 
@@ -44,7 +44,7 @@ const (
 	sessionColumns = `
 	c.public_id AS "session.public_id", c.kind AS "session.kind", c.return_url AS "session.return_url", c.created_at AS "session.created_at", c.expires_at AS "session.expires_at",
 	coalesce(t.id, 0) AS "token.id", coalesce(t.public_id, '') AS "token.public_id", u.public_id AS "token.user_public_id",
-	o.public_id AS "token.organization_public_id", coalesce(t.name, '') AS "token.name", coalesce(t.token_prefix, '') AS "token.token_prefix",
+	o.id AS "token.organization_id", o.public_id AS "token.organization_public_id", coalesce(t.name, '') AS "token.name", coalesce(t.token_prefix, '') AS "token.token_prefix",
 	coalesce(t.created_at, 0) AS "token.created_at", t.expires_at AS "token.expires_at", t.last_used_at AS "token.last_used_at", coalesce(t.revoked_at, o.closed_at) AS "token.revoked_at",
 	` + limitColumns + `,` + principalColumns
 

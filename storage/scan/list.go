@@ -10,7 +10,7 @@ import (
 // List is a table whose rows belong to organizations, or the table of organizations. It is read in the order of row ids, newest first.
 type List[T any] struct {
 	Logs    *Reader
-	Table   string // with its alias: "events e"
+	Table   string // with its alias, if it has one: "events e"
 	Index   string // on organization_id; empty for the table of organizations
 	Columns string // with the alias
 	Joins   string // CROSS JOIN, so that SQLite reads the table first

@@ -239,7 +239,7 @@ func (f *Found) complete(l Lookup, ids publicid.Maker, now int64) {
 	}
 	switch f.Type {
 	case APIKey, AccessToken:
-		parts = append(parts, string(access.Key{ExpiresAt: f.ExpiresAt, RevokedAt: f.RevokedAt}.Status(now)))
+		parts = append(parts, string(access.Issued{ExpiresAt: f.ExpiresAt, RevokedAt: f.RevokedAt}.Status(now)))
 	case Event, Attempt, AuditEvent:
 		f.ID = ids.ID(types[l.Type].id, f.Row, f.At)
 		parts = append(parts, string(webhook.AppendTime(nil, f.At)))
