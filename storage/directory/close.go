@@ -58,7 +58,8 @@ func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit
 // service account. Its sessions are refused, and expire.
 func (d *Directory) EndOrganization(ctx context.Context, organization int64) error {
 	return d.inBatches(ctx, organization, []batch{
-		{"api_keys", "organization_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4), " + withoutKeyTexts},
+		{"api_keys", "organization_id", "id", `
+			UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4), name = '', metadata = '{}', external_id = NULL, allowed_networks = ''`},
 		{"access_tokens", "organization_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = ''"},
 		{"sign_in_links", "organization_id", "id", "DELETE FROM sign_in_links"},
 		{"sessions", "organization_id", "id", "UPDATE sessions SET return_url = NULL"},

@@ -27,9 +27,6 @@ const (
 	selectKeys = "SELECT" + apiKeyColumns + " FROM api_keys k" + apiKeyJoins
 )
 
-// withoutKeyTexts removes from a key what a person of a closed organization wrote.
-const withoutKeyTexts = "name = '', metadata = '{}', external_id = NULL, allowed_networks = ''"
-
 // keyHasStatus is the condition for the status ?5 at the time ?6, where an empty status is any, and for no use since ?7, unless it is 0.
 const keyHasStatus = `
 	(?7 = 0 OR coalesce(k.last_used_at, k.created_at) <= ?7) AND ?5 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?6 THEN 'expired' ELSE 'active' END)`

@@ -70,7 +70,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if err := cmp.Or(audit.CheckCreate(canRead, &c), requireRoomForSubscription(t, organization), bytes); err != nil {
 			return sub, err
 		}
-		checked, err := s.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
+		headers, err := s.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
 		if err != nil {
 			return sub, err
 		}
@@ -84,7 +84,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 			return sub, err
 		}
 		s.queue.SubscriptionCreated(t, sub.Health)
-		if err := s.applyChange(t, by, organization, &sub, checked); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, c, headers); err != nil {
 			return sub, err
 		}
 		return sub, s.queue.Audit(t, by, organization, access.SubscriptionCreated, audit.Subscription(sub.ID, sub.RowID), c.AuditDetails())
@@ -131,12 +131,12 @@ func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor,
 				return sub, cmp.Or(err, refusal)
 			}
 		}
-		checked, err := s.check(t, organization, sub, c)
+		headers, err := s.check(t, organization, sub, c)
 		if err != nil {
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.applyChange(t, by, organization, &sub, checked); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, c, headers); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
@@ -168,10 +168,13 @@ func (s *Subscriptions) costOfChange(t *sqlite.Tx, organization int64, id string
 	return cost, err
 }
 
-// applyChange writes a change to the table and to sub, and tells the dispatcher, which keeps a Target of a subscription in memory.
-func (s *Subscriptions) applyChange(t *sqlite.Tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
+// applyChange writes a change to the table and to sub, and tells the dispatcher, which keeps a Target of a subscription in memory. headers
+// is from check, and only a failure of the file can refuse the change.
+func (s *Subscriptions) applyChange(
+	t *sqlite.Tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange, headers []byte,
+) error {
 	before := sub.Health
-	if err := s.setFields(t, by, organization, sub, c); err != nil {
+	if err := s.setFields(t, by, organization, sub, c, headers); err != nil {
 		return err
 	}
 	sub.UpdatedAt = t.Now()
@@ -188,8 +191,8 @@ func (s *Subscriptions) applyChange(t *sqlite.Tx, by access.Actor, organization 
 
 // setFields sets the fields of sub that a change names. It also writes its headers and the patterns of its types, and drops pending
 // audit events that it no longer receives.
-func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
-	loses := losesAuditEvents(*sub, c.SubscriptionChange)
+func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange, headers []byte) error {
+	loses := losesAuditEvents(*sub, c)
 	if c.ExternalID != nil {
 		sub.ExternalID = nil
 		if *c.ExternalID != "" {
@@ -197,7 +200,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 		}
 	}
 	if c.Headers != nil {
-		if err := s.setHeaders(t, organization, sub, *c.Headers, c.sealed); err != nil {
+		if err := s.setHeaders(t, organization, sub, *c.Headers, headers); err != nil {
 			return err
 		}
 	}
@@ -279,41 +282,34 @@ func (s *Subscriptions) Remove(t *sqlite.Tx, organization, row int64, health web
 	return nil
 }
 
-// checkedChange is a change of a subscription that only a failure of the file can refuse.
-type checkedChange struct {
-	webhook.SubscriptionChange
-	sealed []byte // the new headers
-}
-
 // maxPendingChanged is how many pending deliveries a change of their subscription may search or change.
 const maxPendingChanged = 10_000
 
-// check makes all checks of a change, before its first write.
-func (s *Subscriptions) check(t *sqlite.Tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (checked checkedChange, err error) {
-	checked.SubscriptionChange = c
+// check makes all checks of a change, before its first write. It returns the new headers, encrypted.
+func (s *Subscriptions) check(t *sqlite.Tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (headers []byte, err error) {
 	if err := errors.Join(c.CheckHost(sub), refuseWithPending(t, sub, c)); err != nil {
-		return checked, err
+		return nil, err
 	}
 	if c.ExternalID != nil && *c.ExternalID != "" {
 		if err := directory.RefuseTaken(t, "subscription", "external_id", `
 			SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
 			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, *c.ExternalID, sub.RowID); err != nil {
-			return checked, err
+			return nil, err
 		}
 	}
 	if sub.PendingDeliveries > maxPendingChanged && losesAuditEvents(sub, c) {
-		return checked, fault.New(fault.Conflict, "too_many_pending",
+		return nil, fault.New(fault.Conflict, "too_many_pending",
 			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
 				"It has %d pending deliveries, and at most %d can be searched.", sub.PendingDeliveries, maxPendingChanged)
 	}
 	if sub.PendingDeliveries > maxPendingChanged && becomesOrdered(sub, c) {
-		return checked, fault.New(fault.Conflict, "too_many_pending",
+		return nil, fault.New(fault.Conflict, "too_many_pending",
 			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order.", sub.PendingDeliveries, maxPendingChanged)
 	}
-	if c.Headers != nil {
-		checked.sealed, err = s.sealHeaders(t, organization, sub, *c.Headers)
+	if c.Headers == nil {
+		return nil, nil
 	}
-	return checked, err
+	return s.sealHeaders(t, organization, sub, *c.Headers)
 }
 
 // becomesOrdered reports whether a change makes a subscription ordered, so that its pending deliveries are put in order.
