@@ -53,17 +53,10 @@ func (s *Store) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (row in
 // the actor's own organization.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return s.File.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
-		o, err := directory.PrepareDeletion(t, by, id)
-		if err != nil {
-			return err
-		}
-		others, err := sqlite.All[string](t, `
+		o, err := directory.PrepareDeletion(t, by, id, `
 			SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
-			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`, o.RowID)
+			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+")")
 		if err != nil {
-			return err
-		}
-		if err := directory.RefuseDependents(t, o.RowID, others); err != nil {
 			return err
 		}
 		// Nobody has received its published audit events.

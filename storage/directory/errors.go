@@ -35,6 +35,15 @@ func alreadyExists(sort, existing string, fields ...string) error {
 	return f
 }
 
+// refuseIfHas refuses to remove a thing if the query selects names of what it has.
+func refuseIfHas(t *sqlite.Tx, sort, instead, query string, row int64) error {
+	has, err := sqlite.All[string](t, query, row)
+	if err == nil && len(has) > 0 {
+		err = errInUse(sort, "it has "+strings.Join(has, ", ")+"; "+instead)
+	}
+	return err
+}
+
 func errInUse(sort, others string) error {
 	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
 }

@@ -42,7 +42,7 @@ func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organ
 			return made, err
 		}
 		if made, err = insertLink(t, l.Credential, t.Now()+l.Life.Milliseconds(), newSession{
-			Kind: access.PortalSession, User: user, Organization: o.RowID, Role: &role.RowID, ReturnURL: l.ReturnURL,
+			Session: access.Session{Kind: access.PortalSession, ReturnURL: l.ReturnURL}, User: user, Organization: o.RowID, Limit: &role.RowID,
 		}); err != nil {
 			return made, err
 		}
@@ -73,7 +73,7 @@ func insertLink(t *sqlite.Tx, c access.Credential, expiresAt int64, s newSession
 	_, err := t.Insert(`
 		INSERT INTO sign_in_links (public_id, kind, user_id, organization_id, token_id, role_id, return_url, digest, created_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		made.ID, s.Kind, s.User, s.Organization, s.Token, s.Role, s.ReturnURL, digest[:], t.Now(), expiresAt)
+		made.ID, s.Kind, s.User, s.Organization, s.Token, s.Limit, s.ReturnURL, digest[:], t.Now(), expiresAt)
 	return made, err
 }
 
@@ -84,7 +84,7 @@ func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.A
 	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (made access.Session, err error) {
 		var found newSession
 		if err := t.Get(&found, `
-			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id FROM sign_in_links WHERE digest = ? AND expires_at > ?`,
+			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id AS link_id FROM sign_in_links WHERE digest = ? AND expires_at > ?`,
 			digest[:], t.Now()); errors.Is(err, sql.ErrNoRows) {
 			return made, principal.InvalidLink()
 		} else if err != nil {

@@ -142,9 +142,10 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, details)
 }
 
-// PrepareDeletion finds an organization that is to be deleted. Faults: NotFound; Conflict until its closure is complete, and for the
-// actor's own organization.
-func PrepareDeletion(t *sqlite.Tx, by access.Actor, id string) (access.Organization, error) {
+// PrepareDeletion finds an organization that is to be deleted. others selects the names of what the organization with the row id ?1 has
+// in other tables. Faults: NotFound; Conflict until its closure is complete, for the actor's own organization, and if it has anything
+// but its service account.
+func PrepareDeletion(t *sqlite.Tx, by access.Actor, id, others string) (access.Organization, error) {
 	found, err := organizationNamed(t, id)
 	if err != nil {
 		return found, err
@@ -152,7 +153,12 @@ func PrepareDeletion(t *sqlite.Tx, by access.Actor, id string) (access.Organizat
 	if found.ClosedAt != nil && found.CleanedAt == nil {
 		return found, errInUse("organization", "its data is still being removed; try again when its closure is complete")
 	}
-	return found, refuseOwn(by, found)
+	return found, cmp.Or(refuseOwn(by, found), refuseIfHas(t, "organization", "close it instead", `
+		SELECT 'members' WHERE EXISTS (
+			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
+		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
+		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)
+		UNION ALL `+others, found.RowID))
 }
 
 // RemoveOrganization deletes an organization with its service account, which has no keys.
@@ -166,23 +172,6 @@ func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
 	}
 	d.OutdatePrincipals(t) // portal sessions of its service account
 	return t.Exec("DELETE FROM organizations WHERE id = ?", row)
-}
-
-// RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in
-// other tables. Faults: Conflict.
-func RefuseDependents(t *sqlite.Tx, organization int64, others []string) error {
-	found, err := sqlite.All[string](t, `
-		SELECT 'members' WHERE EXISTS (
-			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
-		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
-		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)`, organization)
-	if err != nil {
-		return err
-	}
-	if found = append(found, others...); len(found) > 0 {
-		return errInUse("organization", "it has "+strings.Join(found, ", ")+"; close it instead")
-	}
-	return nil
 }
 
 // requireUniqueOrganization refuses an external id that another organization has. except is the row id of an organization

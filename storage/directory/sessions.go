@@ -19,21 +19,18 @@ const sessionBatch = 500
 
 // newSession is a session to start.
 type newSession struct {
-	Kind         access.SessionKind `db:"kind"`
-	User         int64              `db:"user_id"`
-	Organization int64              `db:"organization_id"`
-	Token        *int64             `db:"token_id"`
-	Role         *int64             `db:"role_id"`
-	ReturnURL    *string            `db:"return_url"`
-	Link         *string            `db:"public_id"` // of the link that starts it
-	MaySwitch    bool               `db:"-"`
+	access.Session
+	User         int64  `db:"user_id"` // row ids
+	Organization int64  `db:"organization_id"`
+	Token        *int64 `db:"token_id"`
+	Limit        *int64 `db:"role_id"`
 }
 
 // CreateSession starts a session that acts as the access token of p. p must have a token.
 func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
 	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
 		return d.startSession(t, p, by, c, newSession{
-			Kind: access.TokenSession, User: p.User.RowID, Organization: p.Home.RowID, Token: &p.Token.RowID,
+			Session: access.Session{Kind: access.TokenSession}, User: p.User.RowID, Organization: p.Home.RowID, Token: &p.Token.RowID,
 		})
 	})
 }
@@ -43,17 +40,15 @@ func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by ac
 func (d *Directory) CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, by access.Actor, c access.Credential) (access.Session, error) {
 	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
 		return d.startSession(t, p, by, c, newSession{
-			Kind: access.OIDCSession, User: p.User.RowID, Organization: p.Home.RowID, MaySwitch: i.Organization == "",
+			Session: access.Session{Kind: access.OIDCSession, MaySwitch: i.Organization == ""}, User: p.User.RowID, Organization: p.Home.RowID,
 		})
 	})
 }
 
 // startSession inserts a session of p and audits it.
-func (d *Directory) startSession(t *sqlite.Tx, p access.Principal, by access.Actor, c access.Credential, s newSession) (access.Session, error) {
-	made := access.Session{
-		ID: publicid.New(access.SessionID), Kind: s.Kind, LinkID: s.Link, ReturnURL: s.ReturnURL, MaySwitch: s.MaySwitch,
-		CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds(),
-	}
+func (d *Directory) startSession(t *sqlite.Tx, p access.Principal, by access.Actor, c access.Credential, s newSession) (made access.Session, err error) {
+	made = s.Session
+	made.ID, made.CreatedAt, made.ExpiresAt = publicid.New(access.SessionID), t.Now(), t.Now()+sessionLife.Milliseconds()
 	if p.Session != nil {
 		made.Role = p.Session.Role
 	}
@@ -61,14 +56,13 @@ func (d *Directory) startSession(t *sqlite.Tx, p access.Principal, by access.Act
 		made.ExpiresAt = min(made.ExpiresAt, *p.Token.ExpiresAt)
 	}
 	digest := c.Digest()
-	row, err := t.Insert(`
+	if made.RowID, err = t.Insert(`
 		INSERT INTO sessions (public_id, kind, user_id, organization_id, may_switch, token_id, role_id, return_url, link_id, digest, created_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		made.ID, made.Kind, s.User, s.Organization, s.MaySwitch, s.Token, s.Role, s.ReturnURL, s.Link, digest[:], made.CreatedAt, made.ExpiresAt)
-	if err != nil {
+		made.ID, made.Kind, s.User, s.Organization, made.MaySwitch, s.Token, s.Limit, made.ReturnURL, made.LinkID, digest[:],
+		made.CreatedAt, made.ExpiresAt); err != nil {
 		return made, err
 	}
-	made.RowID = row
 	p.Session = &made
 	details := sessionDetails(p)
 	details["expires_at"] = timeText(&made.ExpiresAt)

@@ -3,7 +3,6 @@ package directory
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -156,18 +155,11 @@ func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i acces
 func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) error {
 	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		user, err := changeableUser(t, id)
-		if err != nil {
-			return err
-		}
-		found, err := sqlite.All[string](t, `
+		if err := cmp.Or(err, refuseIfHas(t, "user", "set is_active to false instead", `
 			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
 			UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ?1)
-			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, user.RowID)
-		if err != nil {
+			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, user.RowID)); err != nil {
 			return err
-		}
-		if len(found) > 0 {
-			return errInUse("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
 		if err := t.Exec("DELETE FROM users WHERE id = ?", user.RowID); err != nil {
 			return err

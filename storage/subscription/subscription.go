@@ -158,9 +158,6 @@ func (s *Subscriptions) costOfChange(t *sqlite.Tx, organization int64, id string
 	if c.EventTypes != nil {
 		cost += 2 * len(*c.EventTypes)
 	}
-	if c.EventTypes == nil && c.AuditEvents == nil && c.Ordered == nil {
-		return cost, nil
-	}
 	sub, err := s.queue.SubscriptionIn(t, organization, id)
 	if err == nil && (losesAuditEvents(sub, c) || becomesOrdered(sub, c)) {
 		cost += int(min(sub.PendingDeliveries, maxPendingChanged))
@@ -287,15 +284,11 @@ const maxPendingChanged = 10_000
 
 // check makes all checks of a change, before its first write. It returns the new headers, encrypted.
 func (s *Subscriptions) check(t *sqlite.Tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (headers []byte, err error) {
-	if err := errors.Join(c.CheckHost(sub), refuseWithPending(t, sub, c)); err != nil {
+	taken := directory.RefuseTaken(t, "subscription", "external_id", `
+		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
+		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, c.ExternalID, sub.RowID)
+	if err := cmp.Or(errors.Join(c.CheckHost(sub), refuseWithPending(t, sub, c)), taken); err != nil {
 		return nil, err
-	}
-	if c.ExternalID != nil && *c.ExternalID != "" {
-		if err := directory.RefuseTaken(t, "subscription", "external_id", `
-			SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
-			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, *c.ExternalID, sub.RowID); err != nil {
-			return nil, err
-		}
 	}
 	if sub.PendingDeliveries > maxPendingChanged && losesAuditEvents(sub, c) {
 		return nil, fault.New(fault.Conflict, "too_many_pending",
