@@ -66,19 +66,28 @@ type PlanChange struct {
 
 // On returns the plan after the change.
 func (c PlanChange) On(p Plan) Plan {
-	set(&p.APIKeys, c.APIKeys)
-	set(&p.Webhooks, c.Webhooks)
-	set(&p.RateLimitPerMinute, c.RateLimitPerMinute)
-	set(&p.MaxSubscriptions, c.MaxSubscriptions)
-	set(&p.MaxAPIKeys, c.MaxAPIKeys)
-	set(&p.MaxStoredBytes, c.MaxStoredBytes)
+	Set(&p.APIKeys, c.APIKeys)
+	Set(&p.Webhooks, c.Webhooks)
+	Set(&p.RateLimitPerMinute, c.RateLimitPerMinute)
+	Set(&p.MaxSubscriptions, c.MaxSubscriptions)
+	Set(&p.MaxAPIKeys, c.MaxAPIKeys)
+	Set(&p.MaxStoredBytes, c.MaxStoredBytes)
 	return p
 }
 
-func set[T any](field, to *T) {
+// Set makes a partial update of a field; nil leaves it as it is.
+func Set[T any](field, to *T) {
 	if to != nil {
 		*field = *to
 	}
+}
+
+// NullIfEmpty returns a text, or nil if it is empty.
+func NullIfEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // SeedPlans lists the plans that a new instance starts with. An operator may edit them.

@@ -38,11 +38,7 @@ func Subscription(id string, row int64) Target { return Target{"subscription", i
 
 // NewActor returns an actor as subscribers see it.
 func NewActor(by access.Actor) Actor {
-	a := Actor{Type: by.Type, Name: by.Name}
-	if by.ID != "" {
-		a.ID = &by.ID
-	}
-	return a
+	return Actor{Type: by.Type, ID: access.NullIfEmpty(by.ID), Name: by.Name}
 }
 
 // ErasedText replaces an erased text in the details of audit events.

@@ -55,8 +55,8 @@ func UpdateRefusal(sub webhook.Subscription, c webhook.SubscriptionChange) error
 	after := sub
 	newURL := c.URL != nil && *c.URL != sub.URL
 	newTypes := c.EventTypes != nil && !slices.Equal(c.EventTypes.Unique(), sub.EventTypes.Unique())
-	webhook.Set(&after.EventTypes, c.EventTypes)
-	webhook.Set(&after.AuditEvents, c.AuditEvents)
+	access.Set(&after.EventTypes, c.EventTypes)
+	access.Set(&after.AuditEvents, c.AuditEvents)
 	turnsOff := c.AuditEvents != nil && !*c.AuditEvents
 	switch {
 	case after.AuditEvents && !sub.AuditEvents:

@@ -80,7 +80,11 @@ func (c *Catalogue) PutEventType(ctx context.Context, by access.Actor, eventType
 		if put.Created = fault.KindOf(err) == fault.NotFound; put.Created {
 			before.Type, action, err = eventType, access.EventTypeCreated, nil
 		}
-		put.Is = change.On(before)
+		put.Is = before
+		access.Set(&put.Is.Description, change.Description)
+		access.Set(&put.Is.Group, change.Group)
+		access.Set(&put.Is.Example, change.Example)
+		access.Set(&put.Is.Schema, change.Schema)
 		switch {
 		case err != nil || reflect.DeepEqual(put.Is, before) && !put.Created:
 			return put, err

@@ -10,7 +10,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // mayGrant refuses a grant of permissions that the actor does not have. elsewhere says that the grant reaches an organization
@@ -50,7 +49,7 @@ func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Sc
 // again.
 func mayActAs(t *sqlite.Tx, by access.Actor, user access.User, c access.UserChange) error {
 	externalID := ""
-	webhook.Set(&externalID, user.ExternalID)
+	access.Set(&externalID, user.ExternalID)
 	becomesActive := c.IsActive != nil && *c.IsActive && !user.IsActive
 	if differing(c.Email, user.Email) == nil && differing(c.ExternalID, externalID) == nil && !becomesActive {
 		return nil

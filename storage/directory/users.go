@@ -57,7 +57,7 @@ func (d *Directory) createUser(t *sqlite.Tx, by access.Actor, u access.User) (ma
 		return made, err
 	}
 	details := map[string]any{
-		"email": nullIfEmpty(made.Email), "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
+		"email": access.NullIfEmpty(made.Email), "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
 	}
 	if made.IsService() {
 		details["kind"] = "service"
@@ -77,7 +77,7 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 				return put, err
 			}
 			put.Created, put.Is = true, access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
-			webhook.Set(&put.Is.Email, c.Email)
+			access.Set(&put.Is.Email, c.Email)
 			put.Is, err = d.createUser(t, by, put.Is)
 			return put, err
 		}
@@ -127,7 +127,7 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 	d.OutdatePrincipals(t)
 	details := map[string]any{}
 	if c.Email != nil {
-		details["email"] = nullIfEmpty(*c.Email)
+		details["email"] = access.NullIfEmpty(*c.Email)
 	}
 	webhook.AddDetail(details, "name", c.Name)
 	webhook.AddDetail(details, "external_id", c.ExternalID)
@@ -203,14 +203,6 @@ func requireAnotherOperator(t *sqlite.Tx, user, organization int64) error {
 		fault.New(fault.Conflict, "last_operator", "This is the last active operator; make another user operator first."),
 		"SELECT 1 WHERE EXISTS ("+operators+meant+") AND NOT EXISTS ("+operators+"NOT "+meant+")",
 		user, organization, access.RoleOperator)
-}
-
-// nullIfEmpty returns s, or null if it is empty.
-func nullIfEmpty(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // changeableUser returns the user with an id or an external id, for a change. Faults: NotFound; Conflict for the built-in user and

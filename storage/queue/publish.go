@@ -186,7 +186,7 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			ID: t.IDs.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Mark: first.Mark, Repeated: true,
 			Notice: webhook.NoticeOf(0, first.Filtered, first.Held != nil, first.Mark), // until countRepeated counts the deliveries
 		}
-		webhook.Set(&published[i].Held, first.Held)
+		access.Set(&published[i].Held, first.Held)
 	}
 	return fault.Fields(problems)
 }

@@ -102,7 +102,7 @@ func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id stri
 	since := cmp.Or(request.Since, p.sub.FailingSince)
 	if since == 0 {
 		since = p.sub.CreatedAt
-		webhook.Set(&since, p.sub.LastSuccessAt)
+		access.Set(&since, p.sub.LastSuccessAt)
 	}
 	r = recovery{query: p, sent: webhook.Recovery{Pending: p.sub.PendingDeliveries, Since: since}, after: scan.Position{At: since}}
 	if p.sub.QueueHeld {

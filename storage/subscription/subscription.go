@@ -191,10 +191,7 @@ func (s *Subscriptions) applyChange(
 func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange, headers []byte) error {
 	loses := losesAuditEvents(*sub, c)
 	if c.ExternalID != nil {
-		sub.ExternalID = nil
-		if *c.ExternalID != "" {
-			sub.ExternalID = c.ExternalID
-		}
+		sub.ExternalID = access.NullIfEmpty(*c.ExternalID)
 	}
 	if c.Headers != nil {
 		if err := s.setHeaders(t, organization, sub, *c.Headers, headers); err != nil {
@@ -204,7 +201,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
 	}
-	webhook.Set(&sub.Description, c.Description)
+	access.Set(&sub.Description, c.Description)
 	if c.EventTypes != nil {
 		sub.EventTypes = c.EventTypes.Unique()
 		if err := s.setPatterns(t, organization, *sub); err != nil {
@@ -214,7 +211,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	if c.Filter != nil && c.Filter.Text() != sub.Filter.Text() {
 		sub.Filter, sub.FilterChangedAt = *c.Filter, new(t.Now())
 	}
-	webhook.Set(&sub.AuditEvents, c.AuditEvents)
+	access.Set(&sub.AuditEvents, c.AuditEvents)
 	if loses {
 		if err := s.queue.DropAudit(t, sub); err != nil {
 			return err
@@ -229,7 +226,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 		}
 		sub.Health = sub.Deactivate(by.Name)
 	}
-	webhook.Set(&sub.RateLimitPerSecond, c.RateLimitPerSecond)
+	access.Set(&sub.RateLimitPerSecond, c.RateLimitPerSecond)
 	return s.queue.SetOrdered(t, sub, c.Ordered)
 }
 
@@ -313,8 +310,8 @@ func becomesOrdered(sub webhook.Subscription, c webhook.SubscriptionChange) bool
 // losesAuditEvents reports whether a change makes a subscription stop receiving audit events, so that the pending ones are dropped.
 func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bool {
 	after := sub
-	webhook.Set(&after.EventTypes, c.EventTypes)
-	webhook.Set(&after.AuditEvents, c.AuditEvents)
+	access.Set(&after.EventTypes, c.EventTypes)
+	access.Set(&after.AuditEvents, c.AuditEvents)
 	return audit.Receives(sub) && !audit.Receives(after)
 }
 

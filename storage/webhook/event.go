@@ -183,19 +183,3 @@ type EventTypeChange struct {
 	Description, Group *string
 	Example, Schema    *[]byte
 }
-
-// On returns the type after the change.
-func (c EventTypeChange) On(t EventType) EventType {
-	Set(&t.Description, c.Description)
-	Set(&t.Group, c.Group)
-	Set(&t.Example, c.Example)
-	Set(&t.Schema, c.Schema)
-	return t
-}
-
-// Set makes a partial update of a field; nil leaves it as it is.
-func Set[T any](field, to *T) {
-	if to != nil {
-		*field = *to
-	}
-}

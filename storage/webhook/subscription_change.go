@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -102,9 +103,6 @@ func Origin(address string) string {
 
 // parseURL parses a URL. What is none has no part.
 func parseURL(address string) *url.URL {
-	u, err := url.Parse(address)
-	if err != nil {
-		return &url.URL{}
-	}
-	return u
+	u, _ := url.Parse(address) // nil with an error
+	return cmp.Or(u, &url.URL{})
 }
