@@ -1,8 +1,6 @@
 package directory
 
 import (
-	"database/sql"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -14,13 +12,11 @@ import (
 // RefuseTaken returns alreadyExists if the query finds the thing of the sort that has the value of the field. Like sqlite.RefuseIf, it
 // comes before the first write of a job. The file has one writer, so nothing can take the value before the write.
 func RefuseTaken(t *sqlite.Tx, sort, field, query string, args ...any) error {
-	var existing string
-	if err := t.Get(&existing, query, args...); errors.Is(err, sql.ErrNoRows) {
-		return nil
-	} else if err != nil {
+	existing, err := sqlite.All[string](t, query, args...)
+	if err != nil || len(existing) == 0 {
 		return err
 	}
-	return alreadyExists(sort, existing, field)
+	return alreadyExists(sort, existing[0], field)
 }
 
 // alreadyExists refuses values that another thing of the sort has in these fields. existing is its id, name or key.

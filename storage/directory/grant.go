@@ -1,8 +1,6 @@
 package directory
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,10 +70,9 @@ func mayActAs(t *sqlite.Tx, by access.Actor, user access.User, c access.UserChan
 
 // grantedTo returns the permissions of a member's role. Faults: Conflict if the user is not a member.
 func grantedTo(t *sqlite.Tx, user, organization int64) (access.Scope, error) {
-	var r access.Role
-	err := t.Get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
-		organization, user)
-	if errors.Is(err, sql.ErrNoRows) {
+	r, err := sqlite.One[access.Role](t, "member",
+		"SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
+	if fault.KindOf(err) == fault.NotFound {
 		err = notMember("The user")
 	}
 	return principal.Effective(r), err

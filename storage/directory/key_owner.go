@@ -1,9 +1,6 @@
 package directory
 
 import (
-	"database/sql"
-	"errors"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/principal"
@@ -131,7 +128,7 @@ func (d *Directory) makeOwner(t *sqlite.Tx, by access.Actor, organization int64,
 		o.User = made.RowID
 	}
 	_, err := member(t, organization, o.User)
-	if errors.Is(err, sql.ErrNoRows) { // No cached principal changes: while the account was no member, it had no live key.
+	if fault.KindOf(err) == fault.NotFound { // No cached principal changes: while the account was no member, it had no live key.
 		_, err = d.putMember(t, by, organization, o.User, access.RoleOwner, "")
 	}
 	return o.User, err

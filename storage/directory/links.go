@@ -3,8 +3,6 @@ package directory
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -82,10 +80,10 @@ func insertLink(t *sqlite.Tx, c access.Credential, expiresAt int64, s newSession
 func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.Actor, link, cookie access.Credential) (access.Session, error) {
 	digest := link.Digest()
 	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (made access.Session, err error) {
-		var found newSession
-		if err := t.Get(&found, `
-			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id AS link_id FROM sign_in_links WHERE digest = ? AND expires_at > ?`,
-			digest[:], t.Now()); errors.Is(err, sql.ErrNoRows) {
+		found, err := sqlite.One[newSession](t, "link", `
+			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id AS link_id
+			FROM sign_in_links WHERE digest = ? AND expires_at > ?`, digest[:], t.Now())
+		if fault.KindOf(err) == fault.NotFound {
 			return made, principal.InvalidLink()
 		} else if err != nil {
 			return made, err

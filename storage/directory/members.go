@@ -3,10 +3,9 @@ package directory
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -51,7 +50,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		}
 		o, u := in.RowID, who.RowID
 		before, err := member(t, o, u)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err != nil && fault.KindOf(err) != fault.NotFound {
 			return set, err
 		}
 		if before.Role == role {
@@ -77,7 +76,7 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		}
 		o, u := in.RowID, who.RowID
 		before, err := member(t, o, u)
-		if err := cmp.Or(sqlite.Missing(err, "member"), requireAnotherOperator(t, u, o), mayLeave(t, who)); err != nil {
+		if err := cmp.Or(err, requireAnotherOperator(t, u, o), mayLeave(t, who)); err != nil {
 			return err
 		}
 		if err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
@@ -95,9 +94,8 @@ func membership(t *sqlite.Tx, organization, user string) (in access.Organization
 	return in, who, cmp.Or(err1, err2)
 }
 
-func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
-	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
-	return m, err
+func member(t *sqlite.Tx, organization, user int64) (access.Member, error) {
+	return sqlite.One[access.Member](t, "member", selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 }
 
 // putMember gives a user a role, and audits it. previous is the role until now; empty if the user is not a member yet.

@@ -2,8 +2,6 @@ package directory
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -90,16 +88,12 @@ func sessionDetails(p access.Principal) map[string]any {
 // EndSession ends the session of p for all requests that begin after EndSession has returned. The operation is idempotent.
 func (d *Directory) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
 	return d.file.Write(ctx, urgentFor(p.Home.RowID), func(t *sqlite.Tx) error {
-		var organization int64 // of the session; p may act in another
-		err := t.ExecGet(&organization, "DELETE FROM sessions WHERE public_id = ? RETURNING organization_id", p.Session.ID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
+		var organizations []int64 // of the session; p may act in another
+		if err := t.ExecList(&organizations, "DELETE FROM sessions WHERE public_id = ? RETURNING organization_id", p.Session.ID); err != nil || len(organizations) == 0 {
 			return err
 		}
 		d.OutdatePrincipals(t)
-		return d.hooks.Audit(t, by, organization, access.SessionEnded, Target{Type: "session", ID: p.Session.ID}, sessionDetails(p))
+		return d.hooks.Audit(t, by, organizations[0], access.SessionEnded, Target{Type: "session", ID: p.Session.ID}, sessionDetails(p))
 	})
 }
 

@@ -123,40 +123,36 @@ func unknownUser(why error) error {
 func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identity, named string, oldest bool) (row int64, err error) {
 	if i.Organization != "" {
 		row, err := r.membershipNamed(ctx, user, i.Organization)
-		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
+		if fault.KindOf(err) == fault.NotFound {
+			err = errNoMember("The organization that this token names is unknown, or the user is not a member of it.")
+		}
+		return row, err
 	}
-	var rows []int64
-	if err := r.reads.List(ctx, &rows, `
+	rows, err := sqlite.All[int64](r.reads.In(ctx), `
 		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
-		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 2`, user); err != nil {
-		return 0, err
-	}
+		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 2`, user)
 	switch {
+	case err != nil:
+		return 0, err
 	case len(rows) == 0:
-		return 0, noMember(sql.ErrNoRows, "The user of this token is not a member of any organization.")
+		return 0, errNoMember("The user of this token is not a member of any organization.")
 	case len(rows) == 1 || oldest:
 		return rows[0], nil
 	case named == "":
 		return 0, fault.New(fault.Malformed, "organization_required",
 			"The user of this token belongs to several organizations.")
 	}
-	row, err = r.membershipNamed(ctx, user, named)
-	return row, sqlite.Missing(err, "organization")
+	return r.membershipNamed(ctx, user, named)
 }
 
-// membershipNamed returns the row id of an organization of the user, by its id or its external id; sql.ErrNoRows if the user is not
+// membershipNamed returns the row id of an organization of the user, by its id or its external id. Faults: NotFound if the user is not
 // a member.
-func (r *Reader) membershipNamed(ctx context.Context, user int64, named string) (row int64, err error) {
-	err = r.reads.Get(ctx, &row, `
+func (r *Reader) membershipNamed(ctx context.Context, user int64, named string) (int64, error) {
+	return sqlite.One[int64](r.reads.In(ctx), "organization", `
 		SELECT organization_id FROM memberships WHERE user_id = ? AND organization_id =
 			(SELECT id FROM organizations`+publicid.WhereNamed(access.OrganizationID, named)+`)`, user, named)
-	return row, err
 }
 
-// noMember turns "no rows" into a refusal. Other errors stay.
-func noMember(err error, message string) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.Unauthenticated, "not_a_member", "%s", message)
-	}
-	return err
+func errNoMember(message string) error {
+	return fault.New(fault.Unauthenticated, "not_a_member", "%s", message)
 }

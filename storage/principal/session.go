@@ -2,8 +2,6 @@ package principal
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -33,8 +31,8 @@ func (r *Reader) SwitchOrganization(ctx context.Context, own access.Principal, n
 		if err == nil {
 			p, err = r.readPrincipal(ctx, memberPrincipal, refusedSession, own.User.RowID, organization)
 		}
-		switch {
-		case errors.Is(err, sql.ErrNoRows), fault.KindOf(err) == fault.Unauthenticated: // the organization is closed
+		switch kind := fault.KindOf(err); {
+		case kind == fault.NotFound, kind == fault.Unauthenticated: // the organization is closed
 			return own, nil
 		case err != nil:
 			return access.Principal{}, err
