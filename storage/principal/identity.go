@@ -3,7 +3,6 @@ package principal
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -91,16 +90,16 @@ const FirstEmail = "admin@localhost"
 
 // userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail address.
 func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
-	var found access.User
 	if !access.ValidExternalID(i.Subject) {
 		return 0, false, unknownUser(errors.New("its sub cannot be an external_id, which has 1 to 255 visible ASCII characters and not the form of an id of Keyhook"))
 	}
 	const columns = "SELECT id, public_id, is_active, external_id FROM users WHERE "
-	if err = r.reads.Get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, FirstEmail) {
-		err = r.reads.Get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
+	found, err := sqlite.One[access.User](r.reads.In(ctx), "user", columns+"external_id = ?", i.Subject)
+	if fault.KindOf(err) == fault.NotFound && i.Email != "" && !strings.EqualFold(i.Email, FirstEmail) {
+		found, err = sqlite.One[access.User](r.reads.In(ctx), "user", columns+"email = ? AND built_in = 0", i.Email)
 	}
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case fault.KindOf(err) == fault.NotFound:
 		return 0, false, unknownUser(errors.New("no user has its sub as external_id, and no user without an external_id has its verified email"))
 	case err != nil:
 		return 0, false, err

@@ -4,11 +4,10 @@ package principal
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -96,8 +95,8 @@ func (r *Reader) readCredential(ctx context.Context, statement string, digest ac
 
 // readPrincipal reads a principal and checks its credential; see access.CredentialState.
 func (r *Reader) readPrincipal(ctx context.Context, statement string, refused refusals, by ...any) (*knownPrincipal, error) {
-	var row principalRow
-	if err := r.reads.Get(ctx, &row, statement, by...); errors.Is(err, sql.ErrNoRows) {
+	row, err := sqlite.One[principalRow](r.reads.In(ctx), refused.name, statement, by...)
+	if fault.KindOf(err) == fault.NotFound {
 		return nil, refused.invalid()
 	} else if err != nil {
 		return nil, err

@@ -1,8 +1,6 @@
 package subscription
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,8 +74,9 @@ func (s *Subscriptions) keepHeaders(t *sqlite.Tx, sub webhook.Subscription, head
 	if !slices.ContainsFunc(headers, keeps) {
 		return headers, nil
 	}
-	var row encryption.SealedHeaders
-	if err := t.Get(&row, "SELECT names AS header_names, sealed AS headers FROM subscription_headers WHERE subscription_id = ?", sub.RowID); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	row, err := sqlite.One[encryption.SealedHeaders](t, "headers",
+		"SELECT names AS header_names, sealed AS headers FROM subscription_headers WHERE subscription_id = ?", sub.RowID)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil, fmt.Errorf("read headers: %w", err)
 	}
 	stored, err := row.Open(s.keys, sub.ID)
