@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -40,6 +41,12 @@ func (r *Reader) PrincipalByToken(ctx context.Context, digest access.Digest) (ac
 	return r.known(ctx, &r.cache.tokens, tokenPrincipal, digest, refusedToken)
 }
 
+// PrincipalBySession returns the current principal of a session. Faults: Unauthenticated. The code is invalid_key if the session
+// is unknown or has ended. Otherwise it is a code of PrincipalByToken.
+func (r *Reader) PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error) {
+	return r.known(ctx, &r.cache.sessions, sessionPrincipal, digest, refusedSession)
+}
+
 // PrincipalByLink returns the principal of the session that a sign-in link would start at this moment. The session has no id yet.
 // It reads the file: a link is used once. Faults: Unauthenticated. The code is invalid_key if the link is unknown, was used or
 // has expired. Otherwise it is a code of PrincipalByToken.
@@ -49,6 +56,51 @@ func (r *Reader) PrincipalByLink(ctx context.Context, digest access.Digest) (acc
 		return access.Principal{}, err
 	}
 	return refusedLink.unlessEnded(p)
+}
+
+// SwitchOrganization returns the principal of a session in another organization of its user, by the id or the external id of the
+// organization. The user's role there decides. The result is own if the session may not switch, if it may act everywhere, or if its user is not
+// a member of that organization.
+func (r *Reader) SwitchOrganization(ctx context.Context, own access.Principal, named string) (access.Principal, error) {
+	if own.Session == nil || !own.Session.MaySwitch || own.Home.IsNamed(named) || own.Can(access.PlatformActAs) {
+		return own, nil
+	}
+	generation := r.cache.generation.Load()
+	key := identityKey(access.Identity{Subject: own.User.ID}, named)
+	p := r.cache.members.find(generation, key)
+	if p == nil {
+		organization, err := r.membershipNamed(ctx, own.User.RowID, named)
+		if err == nil {
+			p, err = r.readPrincipal(ctx, memberPrincipal, refusedSession, own.User.RowID, organization)
+		}
+		switch kind := fault.KindOf(err); {
+		case kind == fault.NotFound, kind == fault.Unauthenticated: // the organization is closed
+			return own, nil
+		case err != nil:
+			return access.Principal{}, err
+		}
+		p.generation = generation
+		r.cache.members.keep(key, p)
+	}
+	other := p.Principal
+	other.Session = own.Session
+	return other, nil
+}
+
+// maxSwitches is how many organizations SessionOrganizations returns.
+const maxSwitches = 100
+
+// SessionOrganizations returns the organizations in which the session of p may act because its user is a member, the oldest
+// first, at most 100. It returns none for a session that may act only in its own organization.
+func (r *Reader) SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error) {
+	if p.Session == nil || !p.Session.MaySwitch {
+		return nil, nil
+	}
+	return sqlite.All[access.Organization](r.reads.In(ctx), `
+		SELECT o.id, o.public_id, o.external_id, o.name, p.name AS plan, o.created_at, o.updated_at
+		FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE m.user_id = ? AND o.closed_at IS NULL
+		ORDER BY m.organization_id LIMIT ?`, p.User.RowID, maxSwitches)
 }
 
 // PrincipalOfSystem returns the built-in operator in the oldest organization that is not closed. Requests over the local socket act
@@ -85,6 +137,12 @@ func (r refusals) unlessEnded(p *knownPrincipal) (access.Principal, error) {
 		return access.Principal{}, r.invalid()
 	}
 	return p.Principal, nil
+}
+
+// isOver reports whether a session or a link has expired, or was created while the clock was ahead: it would last too long.
+func isOver(s *access.Session) bool {
+	now := time.Now().UnixMilli()
+	return s.ExpiresAt <= now || s.CreatedAt > now+clock.Tolerance.Milliseconds()
 }
 
 // readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no
@@ -144,4 +202,56 @@ func (r principalRow) state() access.CredentialState {
 		},
 		Member: r.Member, Role: r.Role.Name, Granted: granted,
 	}
+}
+
+// refusals are the words for a sort of credential in its refusals.
+type refusals struct{ code, name, holder, holderCode string }
+
+var (
+	refusedKey   = refusals{"key", "API key", "The creator of this API key", "creator_inactive"}
+	refusedToken = refusals{"token", "access token", "The user of this access token", "user_inactive"}
+	// A session that has ended is unknown.
+	refusedSession = refusals{"token", "session's access token", "The user of this session", "user_inactive"}
+	// A link that was used or has expired is unknown.
+	refusedLink = refusals{"token", "sign-in link", "The user of this sign-in link", "user_inactive"}
+	// The identity itself was verified before, so only its user can be refused.
+	refusedIdentity = refusals{"token", "token", "The user of this token", "user_inactive"}
+)
+
+// InvalidLink refuses a sign-in link that is unknown, was used or has expired.
+func InvalidLink() error { return refusedLink.invalid() }
+
+// invalid is the refusal of a malformed and of an unknown credential. It has the same code for all sorts of credentials.
+func (r refusals) invalid() error {
+	return fault.New(fault.Unauthenticated, "invalid_key", "This %s is not valid; check that it was copied in full.", r.name)
+}
+
+func (r refusals) revoked() error {
+	return fault.New(fault.Unauthenticated, r.code+"_revoked", "This %s has been revoked; use another.", r.name)
+}
+
+func (r refusals) expired() error {
+	return fault.New(fault.Unauthenticated, r.code+"_expired", "This %s has expired; use another.", r.name)
+}
+
+// inactive refuses the credential of a user who may not act. It names the user only by the id.
+func (r refusals) inactive(user string, isActive bool) error {
+	why := "no longer a member of the organization; an operator can add the user again"
+	if !isActive {
+		why = "not active; an operator can activate the user"
+	}
+	return fault.New(fault.Unauthenticated, r.holderCode, "%s, %s, is %s.", r.holder, user, why)
+}
+
+// forCheck returns the refusal for a failed check of the credential; nil for a check of something else.
+func (r refusals) forCheck(failed access.Check, of access.User) error {
+	switch failed {
+	case access.CheckRevoked:
+		return r.revoked()
+	case access.CheckExpired:
+		return r.expired()
+	case access.CheckCreator:
+		return r.inactive(of.ID, of.IsActive)
+	}
+	return nil
 }
