@@ -41,21 +41,21 @@ type RoleChange struct {
 	Permissions *Scope
 }
 
-// BuiltInRole returns what the built-in role of that name grants out of all permissions. ok is false if there is no such
+// BuiltInRole returns what the built-in role of that name grants out of all permissions: nothing if there is no such
 // built-in role.
-func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
+func BuiltInRole(name string, all Scope) Scope {
 	ofOwner := all.without(IsPlatform)
 	switch name {
 	case RoleOperator:
-		return all, true
+		return all
 	case RoleOwner:
-		return ofOwner, true
+		return ofOwner
 	case RoleCustomer:
-		return ofOwner.Minus(NewScope(EventsWrite)), true
+		return ofOwner.Minus(NewScope(EventsWrite))
 	case RoleMember:
-		return ofOwner.without(func(key string) bool { return !strings.HasSuffix(key, ":read") }), true
+		return ofOwner.without(func(key string) bool { return !strings.HasSuffix(key, ":read") })
 	}
-	return Scope{}, false
+	return Scope{}
 }
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)

@@ -76,14 +76,12 @@ func Effective(r access.Role) access.Scope {
 	if !r.BuiltIn {
 		return r.Permissions
 	}
-	granted, _ := access.BuiltInRole(r.Name, r.Permissions)
-	return granted
+	return access.BuiltInRole(r.Name, r.Permissions)
 }
 
 // BuiltInGrants reports whether the built-in role of that name grants a permission: Effective of ListedPermissions has it.
 func BuiltInGrants(role string, p access.Permission) bool {
-	granted, _ := access.BuiltInRole(role, access.NewScope(p.Key))
-	return granted.Has(p.Key) && (!p.Internal || role == access.RoleOperator)
+	return access.BuiltInRole(role, access.NewScope(p.Key)).Has(p.Key) && (!p.Internal || role == access.RoleOperator)
 }
 
 // ActingRoleColumns selects the role r of a principal; its columns are empty if there is no role.
@@ -98,6 +96,5 @@ const JoinActingRole = `
 // InPortal returns the permissions of a portal session: those that its user holds and the role grants. None is about the whole
 // instance.
 func InPortal(held access.Scope, limit access.Role) access.Scope {
-	allowed, _ := access.BuiltInRole(access.RoleOwner, Effective(limit))
-	return held.Intersect(allowed)
+	return held.Intersect(access.BuiltInRole(access.RoleOwner, Effective(limit)))
 }
