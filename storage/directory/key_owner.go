@@ -113,15 +113,13 @@ func nameOwner(details map[string]any, by access.Principal, k access.Key) {
 	}
 }
 
-const serviceName = "Service account"
-
 // makeOwner returns the row id of an owner. It creates the service account of an organization when it is first needed.
 func (d *Directory) makeOwner(t *sqlite.Tx, by access.Actor, organization int64, o keyOwner) (int64, error) {
 	if !o.IsService {
 		return o.User, nil
 	}
 	if o.User == 0 {
-		made, err := d.createUser(t, by, access.User{Name: serviceName, ServiceOf: &organization, IsActive: true})
+		made, err := d.createUser(t, by, access.User{Name: "Service account", ServiceOf: &organization, IsActive: true})
 		if err != nil {
 			return 0, err
 		}

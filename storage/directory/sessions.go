@@ -3,6 +3,7 @@ package directory
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -164,11 +165,10 @@ func portalRole(t *sqlite.Tx, name string) (access.Role, error) {
 	if err != nil {
 		return role, unknownField(err, "role", "role")
 	}
-	for _, key := range role.Permissions.Keys() {
-		if access.IsPlatform(key) {
-			return role, fault.InField("role", "role_not_allowed",
-				"This role has the permission %s, which no customer may have; name a role without permissions that begin with platform:.", key)
-		}
+	keys := role.Permissions.Keys()
+	if at := slices.IndexFunc(keys, access.IsPlatform); at >= 0 {
+		return role, fault.InField("role", "role_not_allowed",
+			"This role has the permission %s, which no customer may have; name a role without permissions that begin with platform:.", keys[at])
 	}
 	return role, nil
 }
