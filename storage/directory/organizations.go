@@ -118,14 +118,13 @@ func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id 
 }
 
 func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before access.Organization, c access.OrganizationChange) (changed access.Organization, err error) {
-	row := before.RowID
-	if err := cmp.Or(requirePlan(t, c.Plan), requireUniqueOrganization(t, row, c.ExternalID)); err != nil {
+	if err := cmp.Or(requirePlan(t, c.Plan), requireUniqueOrganization(t, before.RowID, c.ExternalID)); err != nil {
 		return changed, err
 	}
 	if err := t.ExecGet(&changed, `
 		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce((SELECT id FROM plans WHERE name = ?2), plan_id),
 			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-		WHERE id = ?5 RETURNING `+organizationColumns, c.Name, c.Plan, c.ExternalID, t.Now(), row); err != nil {
+		WHERE id = ?5 RETURNING `+organizationColumns, c.Name, c.Plan, c.ExternalID, t.Now(), before.RowID); err != nil {
 		return changed, err
 	}
 	d.OutdatePrincipals(t)
@@ -139,7 +138,7 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	if c.Plan != nil {
 		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
 	}
-	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, details)
+	return changed, d.hooks.Audit(t, by, changed.RowID, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, details)
 }
 
 // PrepareDeletion finds an organization that is to be deleted. others selects the names of what the organization with the row id ?1 has

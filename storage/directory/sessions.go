@@ -93,7 +93,8 @@ func sessionDetails(p access.Principal) map[string]any {
 func (d *Directory) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
 	return d.file.Write(ctx, urgentFor(p.Home.RowID), func(t *sqlite.Tx) error {
 		var organizations []int64 // of the session; p may act in another
-		if err := t.ExecList(&organizations, "DELETE FROM sessions WHERE public_id = ? RETURNING organization_id", p.Session.ID); err != nil || len(organizations) == 0 {
+		if err := t.ExecList(&organizations, "DELETE FROM sessions WHERE public_id = ? RETURNING organization_id",
+			p.Session.ID); err != nil || len(organizations) == 0 {
 			return err
 		}
 		d.OutdatePrincipals(t)

@@ -47,12 +47,11 @@ func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, orga
 		if err := cmp.Or(err1, maySignIn(holder), unknownField(err2, "organization_id", "organization")); err != nil {
 			return made, err
 		}
-		o, u := in.RowID, holder.RowID
-		granted, err := grantedTo(t, u, o)
-		if err := cmp.Or(err, mayGrant(t, by, granted, o != by.Authority.Home)); err != nil {
+		granted, err := grantedTo(t, holder.RowID, in.RowID)
+		if err := cmp.Or(err, mayGrant(t, by, granted, in.RowID != by.Authority.Home)); err != nil {
 			return made, err
 		}
-		return d.makeToken(t, by, u, o, c, name, expiresAt)
+		return d.makeToken(t, by, holder.RowID, in.RowID, c, name, expiresAt)
 	})
 }
 

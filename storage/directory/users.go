@@ -106,22 +106,21 @@ func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, 
 }
 
 func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User, c access.UserChange) (changed access.User, err error) {
-	row := before.RowID
 	var signsIn, ends error
 	if c.Email != nil && *c.Email != "" || c.ExternalID != nil && *c.ExternalID != "" {
 		signsIn = maySignIn(before)
 	}
 	if c.IsActive != nil && !*c.IsActive {
-		ends = requireAnotherOperator(t, row, 0)
+		ends = requireAnotherOperator(t, before.RowID, 0)
 	}
-	if err := cmp.Or(requireUniqueUser(t, row, c.Email, c.ExternalID), signsIn, mayActAs(t, by, before, c), ends); err != nil {
+	if err := cmp.Or(requireUniqueUser(t, before.RowID, c.Email, c.ExternalID), signsIn, mayActAs(t, by, before, c), ends); err != nil {
 		return changed, err
 	}
 	if err := t.ExecGet(&changed, `
 		UPDATE users SET email = CASE WHEN ?1 IS NULL THEN email ELSE nullif(?1, '') END, name = coalesce(?2, name),
 			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
 			is_active = coalesce(?4, is_active), updated_at = ?5
-		WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); err != nil {
+		WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), before.RowID); err != nil {
 		return changed, err
 	}
 	d.OutdatePrincipals(t)
