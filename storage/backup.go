@@ -22,15 +22,7 @@ import (
 // Faults: Conflict if the name is taken, or if another backup is running; Unavailable if the disk has no room, or if
 // the server cannot write to the directory.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
-	o := BackupOptions{Path: s.File.Path(), Keep: keep}
-	if name != "" {
-		dir := backup.Directory(s.File.Path())
-		if err := backup.MakeDirectory(dir); err != nil {
-			return backup.Report{}, unusableBackups(err)
-		}
-		o.To = filepath.Join(dir, name)
-	}
-	r, err := Backup(ctx, o)
+	r, err := Backup(ctx, BackupOptions{Path: s.File.Path(), Name: name, Keep: keep})
 	switch {
 	case errors.Is(err, ErrExists):
 		taken := fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.")
@@ -41,7 +33,8 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 	case errors.Is(err, ErrNoSpace):
 		return r, fault.New(fault.Unavailable, "no_space", "The disk has too little space for a backup; free some space on the server.").Because(err)
 	case errors.Is(err, disk.ErrAccess):
-		return r, unusableBackups(err)
+		return r, fault.New(fault.Unavailable, "backup_directory_unusable",
+			"The server cannot use its directory of backups; its log says what to do.").Because(err)
 	case err != nil:
 		return r, sqlite.Unavailable(err)
 	}
@@ -52,11 +45,6 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 		return s.Queue.Audit(t, by, 0, access.BackupCreated, audit.Target{Type: "backup", ID: filepath.Base(r.File)},
 			map[string]any{"bytes": r.Bytes, "sha256": r.SHA256, "encryption_key_id": r.KeyID})
 	})
-}
-
-func unusableBackups(err error) error {
-	return fault.New(fault.Unavailable, "backup_directory_unusable",
-		"The server cannot use its directory of backups; its log says what to do.").Because(err)
 }
 
 // BackupOptions configure Backup.

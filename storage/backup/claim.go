@@ -14,53 +14,27 @@ import (
 // ErrRunning is returned while another backup of the same database writes into the same directory. It is wrapped with advice.
 var ErrRunning = errors.New("another backup is being written")
 
-// claim makes and locks the temporary file of a copy. The kernel releases the lock even after kill -9. So a file of that name
-// without a lock is left over from a killed run, and claim removes it.
+// claim locks the temporary file of a copy, and empties it. The kernel releases the lock even after kill -9. So a file of that
+// name without a lock is new, or left over from a killed run. It returns ErrRunning where that run still goes on.
 func claim(name string) (*os.File, error) {
-	for range claimTries {
-		if err := removeUnclaimed(name); err != nil {
-			return nil, err
-		}
-		f, err := disk.Create(name)
-		if errors.Is(err, os.ErrExist) {
-			continue // another run was faster
-		}
+	for {
+		f, err := disk.OpenOwn(name, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return nil, fmt.Errorf("begin the copy: %w", err)
 		}
 		err = flock(f)
-		if err == nil && stillNamed(f) {
-			return f, nil
+		if err == nil && !stillNamed(f) { // another run has renamed or removed it before it was locked
+			f.Close()
+			continue
 		}
-		f.Close()
-		if err != nil && !errors.Is(err, ErrRunning) {
-			return nil, err
-		} // otherwise another run saw the file before it was locked, and removed it as a leftover
+		if err == nil {
+			err = errors.Join(f.Chmod(0o600), f.Truncate(0))
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
 	}
-	return nil, fault.Advise(fmt.Errorf("%w into %s: other runs keep making %s", ErrRunning, filepath.Dir(name), filepath.Base(name)),
-		"wait until they end")
-}
-
-// claimTries bounds the attempts of a run to claim its file while others make files of the same name.
-const claimTries = 100
-
-// removeUnclaimed removes the file of a killed run. It returns ErrRunning where that run still goes on.
-func removeUnclaimed(name string) error {
-	f, err := disk.OpenOwn(name, os.O_RDONLY)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("begin the copy: %w", err)
-	}
-	defer f.Close()
-	if err := flock(f); err != nil {
-		return err
-	}
-	if !stillNamed(f) {
-		return nil // it was renamed or removed meanwhile
-	}
-	return disk.Remove(name)
 }
 
 func flock(f *os.File) error {

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,7 +24,8 @@ var ErrExists = errors.New("file exists already")
 // Options name a database and its copy.
 type Options struct {
 	Path    string // of the database, whether a server has it open or not
-	To      string // the copy, or a directory for a dated copy; if empty, the directory "backups" beside the database
+	To      string // the copy, or a directory for it; if empty, the directory "backups" beside the database
+	Name    string // of a copy in a directory; if empty, a dated name
 	Replace bool   // replace an existing file; otherwise ErrExists
 	Keep    int    // how many dated copies the directory keeps, this one included; 0 keeps all
 }
@@ -39,16 +41,13 @@ type Destination struct {
 // Destination returns the place of the copy that is made at the given time. path is o.Path with links resolved.
 func (o Options) Destination(path string, at time.Time) (Destination, error) {
 	d := Destination{database: filepath.Base(path), options: o}
-	to := o.To
-	if to == "" {
-		to = Directory(path)
-	}
+	to := cmp.Or(o.To, filepath.Join(filepath.Dir(path), "backups"))
 	dir, writer, err := disk.Locate(to)
 	if err != nil {
 		return d, err
 	}
 	if info, err := os.Lstat(dir); o.To == "" || err == nil && info.IsDir() {
-		d.File, d.writer = filepath.Join(dir, Name(d.database, at)), writer
+		d.File, d.writer = filepath.Join(dir, cmp.Or(o.Name, Name(d.database, at))), writer
 		return d, checkReplaceable(dir, path, writer)
 	}
 	if o.Keep > 0 {
@@ -80,11 +79,8 @@ func checkReplaceable(dir, database string, writer disk.User) error {
 	return writer.CheckReplaceable(dir)
 }
 
-// Directory is the default directory of the copies of a database.
-func Directory(path string) string { return filepath.Join(filepath.Dir(path), "backups") }
-
-// MakeDirectory makes that directory if it is missing.
-func MakeDirectory(dir string) error {
+// makeDirectory makes the default directory of copies if it is missing.
+func makeDirectory(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the directory of backups: %w", disk.Advise(dir, err))
 	}
@@ -101,7 +97,7 @@ func (d Destination) Write(r *Report, prepare func(dir string) error, fill func(
 	return d.writer.Do(func() error {
 		dir := filepath.Dir(d.File)
 		if d.options.To == "" {
-			if err := MakeDirectory(dir); err != nil {
+			if err := makeDirectory(dir); err != nil {
 				return err
 			}
 		}

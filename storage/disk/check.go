@@ -25,7 +25,21 @@ func Check(path string) error {
 		return err
 	}
 	users := trusted(path)
-	for _, name := range append(Database(path), path+Lock) {
+	return checkEach(append(Database(path), path+Lock), func(name string, info fs.FileInfo) (err error) {
+		if name != path {
+			err = checkOwn(name, info, users...)
+			// Nobody else can make a file of root. A server that once ran as root has left it.
+			if err != nil && ownerOf(info).UID == 0 && checkPlain(name, info) == nil {
+				err = Advise(name, fs.ErrPermission)
+			}
+		}
+		return cmp.Or(err, mayUse(name, mayRead|mayWrite))
+	})
+}
+
+// checkEach returns the first error of a check of the files that exist.
+func checkEach(names []string, check func(name string, info fs.FileInfo) error) error {
+	for _, name := range names {
 		info, err := os.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -33,21 +47,13 @@ func Check(path string) error {
 		if err != nil {
 			return Advise(name, err)
 		}
-		if name != path {
-			err = checkOwn(name, info, users...)
-			// Nobody else can make a file of root. A server that once ran as root has left it.
-			if owner, known := ownerOf(info); err != nil && known && owner.UID == 0 && checkPlain(name, info) == nil {
-				err = Advise(name, fs.ErrPermission)
-			}
-		}
-		if err := cmp.Or(err, mayUse(name, mayRead|mayWrite)); err != nil {
+		if err := check(name, info); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mayUse returns an error if this process lacks the rights to a file.
 func mayUse(name string, rights uint32) error {
 	if err := access(name, rights); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Advise(name, err)
@@ -60,28 +66,14 @@ func mayUse(name string, rights uint32) error {
 // ErrAccess.
 func CheckKinds(path string) error {
 	users := trusted(path)
-	for _, name := range Database(path)[1:] {
-		info, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Advise(name, err)
-		}
-		if err := checkOwn(name, info, users...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkEach(Database(path)[1:], func(name string, info fs.FileInfo) error { return checkOwn(name, info, users...) })
 }
 
 // trusted returns this user and the owner of the database.
 func trusted(path string) []int {
 	users := []int{Self().UID}
 	if info, err := os.Lstat(path); err == nil {
-		if owner, known := ownerOf(info); known {
-			users = append(users, owner.UID)
-		}
+		users = append(users, ownerOf(info).UID)
 	}
 	return users
 }

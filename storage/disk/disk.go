@@ -26,7 +26,7 @@ const (
 	LongLog  = 256 << 20 // of the write-ahead log; with more, the operator is warned
 )
 
-// refusal is a complete sentence with the reasons that errors.Is finds. The sentence does not repeat their texts.
+// refusal is a complete sentence with the reasons that errors.Is finds; it skips nil. The sentence does not repeat their texts.
 type refusal struct {
 	sentence string
 	reasons  []error
@@ -37,11 +37,7 @@ func (r refusal) Unwrap() []error { return r.reasons }
 
 // refuse returns an error that is ErrAccess and, if it is not nil, also cause.
 func refuse(cause error, sentence, mend string) error {
-	reasons := []error{ErrAccess}
-	if cause != nil {
-		reasons = append(reasons, cause)
-	}
-	return fault.Advise(refusal{sentence, reasons}, "%s", mend)
+	return fault.Advise(refusal{sentence, []error{ErrAccess, cause}}, "%s", mend)
 }
 
 // Modes of access(2).
@@ -133,10 +129,7 @@ func whyDenied(name string) (why, mend string) {
 	if err != nil {
 		return "it may not see the directories of this path", "look at each directory of this path"
 	}
-	owner, known := ownerOf(info)
-	if !known {
-		return subject + " has mode " + octal(info), "change the owner of " + Quote(name)
-	}
+	owner := ownerOf(info)
 	why = fmt.Sprintf("%s belongs to %s (mode %s)", subject, owner, octal(info))
 	if owner.UID == os.Geteuid() {
 		bits := "u+rw"

@@ -8,12 +8,8 @@ import (
 
 // MountOf returns the mount of an absolute path.
 func MountOf(path string) (Mount, error) {
-	file, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return Mount{}, err
-	}
-	defer file.Close()
-	return mountOf(path, file)
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	return mountOf(path, string(mountinfo)), err
 }
 
 // Free returns how many bytes this process can still write at path, and the total. ok is false if the system does not

@@ -27,9 +27,9 @@ func Create(name string) (*os.File, error) {
 }
 
 // OpenOwn opens a file that this user created in an earlier run: a regular file of this user without other hard links.
-// Anything else is ErrAccess. A missing file is fs.ErrNotExist.
+// Anything else is ErrAccess. A missing file is fs.ErrNotExist, or is created with the mode 0600 if flag has os.O_CREATE.
 func OpenOwn(name string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
+	f, err := os.OpenFile(name, flag|safeOpenFlags, 0o600)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
 		return nil, nameTaken(name, err)
 	}
@@ -81,7 +81,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nameTaken(name, nil)
 	}
-	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
+	if info.Sys().(*syscall.Stat_t).Nlink > 1 {
 		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+Quote(name))
 	}
 	return nil
@@ -90,7 +90,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 // checkOwn is checkPlain, and refuses a file of any user but these.
 func checkOwn(name string, info fs.FileInfo, users ...int) error {
 	err := checkPlain(name, info)
-	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
+	if owner := ownerOf(info); !slices.Contains(users, owner.UID) {
 		other := refuse(nil, fmt.Sprintf("%s belongs to another user (%s), and this process is %s", name, owner, Self()), "look at the file and move it away")
 		err = errors.Join(err, other)
 	}

@@ -1,9 +1,7 @@
 package disk
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,18 +23,13 @@ var remoteTypes = []string{
 	"fakeowner", "drvfs",
 }
 
-// Layer reports whether the file system is the writable layer of a container, which is lost with the container.
-func (m Mount) Layer() bool {
-	return slices.Contains([]string{"overlay", "aufs", "fuse.fuse-overlayfs"}, m.Type)
-}
-
-// Memory reports whether the file system is lost when the power fails.
-func (m Mount) Memory() bool { return m.Type == "tmpfs" || m.Type == "ramfs" }
+// layerTypes are the writable layers of a container, which are lost with the container.
+var layerTypes = []string{"overlay", "aufs", "fuse.fuse-overlayfs"}
 
 // CheckMount refuses a file system that cannot store the database at path, because it is on a network or passes through a program (FUSE):
 // ErrFileSystem. A container's own layer made by fuse-overlayfs counts as local.
 func (m Mount) CheckMount(path string) error {
-	isFUSE := (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
+	isFUSE := (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !slices.Contains(layerTypes, m.Type)
 	if !isFUSE && !slices.Contains(remoteTypes, m.Type) {
 		return nil
 	}
@@ -47,22 +40,19 @@ func (m Mount) CheckMount(path string) error {
 // LossWarning returns a warning if the file system is lost with the container or the power, otherwise "".
 func (m Mount) LossWarning() string {
 	switch {
-	case m.Layer():
+	case slices.Contains(layerTypes, m.Type):
 		return "the database is on the container's own layer and is lost with the container; mount a volume at the directory of storage.path"
-	case m.Memory():
+	case m.Type == "tmpfs", m.Type == "ramfs":
 		return "the database is in memory (tmpfs) and is lost at a power cut; set storage.path to a file on a disk"
 	}
 	return ""
 }
 
-// mountOf finds the mount of the absolute path in a /proc/PID/mountinfo file (proc_pid_mountinfo(5)). If mounts cover
-// each other, the last one counts.
-func mountOf(path string, mountinfo io.Reader) (Mount, error) {
-	var found Mount
-	lines := bufio.NewScanner(mountinfo)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
+// mountOf finds the mount of the absolute path in the text of a /proc/PID/mountinfo file (proc_pid_mountinfo(5)). If mounts
+// cover each other, the last one counts.
+func mountOf(path, mountinfo string) (found Mount) {
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
 		separator := slices.Index(fields, "-")
 		if len(fields) < 5 || separator < 0 || separator+1 >= len(fields) {
 			continue
@@ -71,7 +61,7 @@ func mountOf(path string, mountinfo io.Reader) (Mount, error) {
 			found = Mount{Point: point, Type: fields[separator+1]}
 		}
 	}
-	return found, lines.Err()
+	return found
 }
 
 // isAtOrAbove reports whether path is point or below it.

@@ -49,7 +49,7 @@ func Locate(path string) (resolved string, user User, err error) {
 			return "", user, Advise(next, err)
 		}
 		isLink := info.Mode().Type() == fs.ModeSymlink
-		if owner, known := ownerOf(info); known && !isDecided && owner.UID != 0 {
+		if owner := ownerOf(info); !isDecided && owner.UID != 0 {
 			user, isDecided = owner, isLink
 		}
 		if !isLink {
@@ -74,13 +74,9 @@ func Locate(path string) (resolved string, user User, err error) {
 // maxLinks is how many links are followed, like in the kernel.
 const maxLinks = 40
 
-// ownerOf returns the owner of a file. known is false if the system does not say.
-func ownerOf(info fs.FileInfo) (owner User, known bool) {
-	stat, known := info.Sys().(*syscall.Stat_t)
-	if !known {
-		return User{}, false
-	}
-	return User{int(stat.Uid), int(stat.Gid)}, true
+func ownerOf(info fs.FileInfo) User {
+	stat := info.Sys().(*syscall.Stat_t)
+	return User{int(stat.Uid), int(stat.Gid)}
 }
 
 // CheckReplaceable refuses a directory in which other users could replace the files of root by links. That is a
@@ -110,8 +106,7 @@ func isReplaceable(dir fs.FileInfo) bool {
 	if dir.Mode()&fs.ModeSticky != 0 {
 		return false
 	}
-	owner, known := ownerOf(dir)
-	return dir.Mode()&0o002 != 0 || dir.Mode()&0o020 != 0 && known && owner.GID != 0
+	return dir.Mode()&0o002 != 0 || dir.Mode()&0o020 != 0 && ownerOf(dir).GID != 0
 }
 
 // Become gives the whole process the rights of the user permanently. It does nothing in a process that is not root.

@@ -26,8 +26,7 @@ type Lock struct {
 // Take takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
 // lock a file of that name. Errors: ErrInUse, or one of package disk.
 func Take(path string) (*Lock, error) {
-	name := path + disk.Lock
-	f, err := openLock(name)
+	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +54,6 @@ func flock(f *os.File, how int) (taken bool, err error) {
 	}
 	return false, fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, f.Name(), err),
 		"storage.path must be on a local file system")
-}
-
-func openLock(name string) (*os.File, error) {
-	f, err := disk.OpenOwn(name, os.O_RDWR)
-	if !errors.Is(err, os.ErrNotExist) {
-		return f, err
-	}
-	f, err = disk.Create(name)
-	if errors.Is(err, os.ErrExist) { // another process was faster
-		return disk.OpenOwn(name, os.O_RDWR)
-	}
-	return f, err
 }
 
 // LockFile locks the database itself, which must exist, unless it is locked. It refuses a database with a
@@ -132,7 +119,6 @@ func CheckOtherNames(path string) error {
 	return usedElsewhere(path)
 }
 
-// usedElsewhere refuses a database that another process has open by another name.
 func usedElsewhere(path string) error {
 	return fault.Advise(fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container", ErrInUse, path),
 		"stop that process first, or set storage.path to another file")
@@ -145,8 +131,8 @@ func onlyName(path string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	stat, known := info.Sys().(*syscall.Stat_t)
-	if !known || stat.Nlink < 2 {
+	stat := info.Sys().(*syscall.Stat_t)
+	if stat.Nlink < 2 {
 		return nil
 	}
 	mount, err := disk.MountOf(path)
