@@ -38,8 +38,9 @@ var disk struct {
 	seen    int // operations that match the fault
 	hits    int
 	tracked bool
-	files   map[string]*file  // by path
-	open    map[uintptr]*file // by SQLite's handle
+	files   map[string]*file    // by path
+	open    map[address]opened  // by SQLite's handle
+	tables  map[address]address // our method tables by the system's; databases and logs have different ones
 }
 
 // Break makes operations fail from now on. It replaces an earlier fault.
@@ -78,12 +79,10 @@ func faultFor(op Op, path string) int32 {
 	return f.Code
 }
 
-func faultForHandle(op Op, handle uintptr) int32 {
+// begin returns an open file, and the code of the fault if it matches this operation.
+func begin(op Op, handle address) (opened, int32) {
 	disk.Lock()
 	defer disk.Unlock()
-	path := ""
-	if f := disk.open[handle]; f != nil {
-		path = f.path
-	}
-	return faultFor(op, path)
+	f := disk.open[handle]
+	return f, faultFor(op, f.path)
 }

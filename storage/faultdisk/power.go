@@ -13,7 +13,7 @@ const sector = 512
 
 // file has the flushed content of a file and the changes that are not flushed.
 type file struct {
-	path    string
+	path    string // empty for a temporary file, whose changes are not recorded
 	durable []byte
 	pending []change
 }
@@ -73,7 +73,6 @@ func (c change) applyPartly(content []byte, chance *rand.Rand) []byte {
 	return content
 }
 
-// apply makes a change.
 func (c change) apply(content []byte) []byte {
 	if c.bytes == nil {
 		return content[:min(int64(len(content)), c.at)]
@@ -85,20 +84,19 @@ func (c change) apply(content []byte) []byte {
 	return content
 }
 
-func noteWrite(handle uintptr, c change) {
+func (f *file) noteWrite(c change) {
 	disk.Lock()
 	defer disk.Unlock()
-	if f := disk.open[handle]; disk.tracked && f != nil {
+	if disk.tracked && f.path != "" {
 		f.pending = append(f.pending, c)
 	}
 }
 
 // noteFlush records that all changes of a file are flushed. It reports whether the disk records changes of that file.
-func noteFlush(handle uintptr) bool {
+func (f *file) noteFlush() bool {
 	disk.Lock()
 	defer disk.Unlock()
-	f := disk.open[handle]
-	if f == nil || !disk.tracked {
+	if !disk.tracked || f.path == "" {
 		return false
 	}
 	for _, c := range f.pending {

@@ -1,6 +1,7 @@
 package faultdisk
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"sync"
@@ -37,17 +38,15 @@ type (
 
 var system address
 
-// originals maps our method tables to the system's tables, and back. Databases and logs have different tables.
-var originals struct {
-	sync.Mutex
-	of      map[address]address
-	standIn map[address]address
+// opened is an open file with the methods of the system.
+type opened struct {
+	*file
+	*methods
 }
 
 // Install puts the disk below every database that is opened from now on. Call it in TestMain.
 var Install = sync.OnceFunc(func() {
-	disk.files, disk.open = map[string]*file{}, map[uintptr]*file{}
-	originals.of, originals.standIn = map[address]address{}, map[address]address{}
+	disk.files, disk.open, disk.tables = map[string]*file{}, map[address]opened{}, map[address]address{}
 	tls := libc.NewTLS()
 	if code := sqlite3.Xsqlite3_initialize(tls); code != 0 {
 		panic(fmt.Sprintf("faultdisk: initialize: %d", code))
@@ -66,17 +65,9 @@ var Install = sync.OnceFunc(func() {
 	}
 })
 
-func original(handle address) *methods {
-	originals.Lock()
-	defer originals.Unlock()
-	return at[methods](originals.of[*at[address](handle)])
-}
-
-// replaceMethods returns our method table for a table of the system. It makes one for each kind of file.
+// replaceMethods returns our method table for a table of the system. It makes one for each kind of file. The caller holds the lock.
 func replaceMethods(tls *libc.TLS, table address) address {
-	originals.Lock()
-	defer originals.Unlock()
-	if ours, known := originals.standIn[table]; known {
+	if ours, known := disk.tables[table]; known {
 		return ours
 	}
 	ours := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(methods{})))
@@ -84,42 +75,33 @@ func replaceMethods(tls *libc.TLS, table address) address {
 	*m = *at[methods](table)
 	m.FxRead, m.FxWrite = toC(transfer(read)), toC(transfer(write))
 	m.FxSync, m.FxTruncate, m.FxClose = toC(flush(syncFile)), toC(shorten(truncate)), toC(closing(closeFile))
-	originals.standIn[table], originals.of[ours] = ours, table
+	disk.tables[table] = ours
 	return ours
 }
 
 func open(tls *libc.TLS, _, name, handle address, flags int32, out address) int32 {
-	path := ""
-	if name != 0 {
-		path = libc.GoString(name)
-	}
 	disk.Lock()
-	code := faultFor(Open, path)
-	disk.Unlock()
-	if code != 0 {
-		*at[address](handle) = 0 // there is nothing to close
+	defer disk.Unlock()
+	path := libc.GoString(name)
+	table := at[address](handle)
+	if code := faultFor(Open, path); code != 0 {
+		*table = 0 // there is nothing to close
 		return code
 	}
 	result := toGo[opening](at[vfs](system).FxOpen)(tls, system, name, handle, flags, out)
-	table := *at[address](handle)
-	if table == 0 {
+	if *table == 0 {
 		return result
 	}
-	*at[address](handle) = replaceMethods(tls, table)
-	if path == "" {
-		return result
-	}
-	disk.Lock()
-	defer disk.Unlock()
 	f := disk.files[path]
 	if f == nil {
 		f = &file{path: path}
-		if disk.tracked {
+		if disk.tracked && path != "" {
 			f.durable, _ = os.ReadFile(path) // empty if the file is new
 			disk.files[path] = f
 		}
 	}
-	disk.open[handle] = f
+	disk.open[handle] = opened{f, at[methods](*table)}
+	*table = replaceMethods(tls, *table)
 	return result
 }
 
@@ -132,43 +114,46 @@ func unlink(tls *libc.TLS, _, name address, syncDir int32) int32 {
 }
 
 func closeFile(tls *libc.TLS, handle address) int32 {
-	m := original(handle)
 	disk.Lock()
+	f := disk.open[handle]
 	delete(disk.open, handle)
 	disk.Unlock()
-	return toGo[closing](m.FxClose)(tls, handle)
+	return toGo[closing](f.FxClose)(tls, handle)
 }
 
 func read(tls *libc.TLS, handle, buffer address, n int32, offset int64) int32 {
-	if code := faultForHandle(Read, handle); code != 0 {
+	f, code := begin(Read, handle)
+	if code != 0 {
 		return code
 	}
-	return toGo[transfer](original(handle).FxRead)(tls, handle, buffer, n, offset)
+	return toGo[transfer](f.FxRead)(tls, handle, buffer, n, offset)
 }
 
 func write(tls *libc.TLS, handle, buffer address, n int32, offset int64) int32 {
-	if code := faultForHandle(Write, handle); code != 0 {
+	f, code := begin(Write, handle)
+	if code != 0 {
 		return code
 	}
-	content := append([]byte{}, unsafe.Slice(at[byte](buffer), n)...)
-	noteWrite(handle, change{offset, content})
-	return toGo[transfer](original(handle).FxWrite)(tls, handle, buffer, n, offset)
+	f.noteWrite(change{offset, bytes.Clone(unsafe.Slice(at[byte](buffer), n))})
+	return toGo[transfer](f.FxWrite)(tls, handle, buffer, n, offset)
 }
 
 func truncate(tls *libc.TLS, handle address, size int64) int32 {
-	if code := faultForHandle(Truncate, handle); code != 0 {
+	f, code := begin(Truncate, handle)
+	if code != 0 {
 		return code
 	}
-	noteWrite(handle, change{at: size})
-	return toGo[shorten](original(handle).FxTruncate)(tls, handle, size)
+	f.noteWrite(change{at: size})
+	return toGo[shorten](f.FxTruncate)(tls, handle, size)
 }
 
 func syncFile(tls *libc.TLS, handle address, flags int32) int32 {
-	if code := faultForHandle(Sync, handle); code != 0 {
+	f, code := begin(Sync, handle)
+	if code != 0 {
 		return code
 	}
-	if noteFlush(handle) {
+	if f.noteFlush() {
 		return 0 // what Cut leaves needs no flush of the real disk, which takes most of the time of a simulation
 	}
-	return toGo[flush](original(handle).FxSync)(tls, handle, flags)
+	return toGo[flush](f.FxSync)(tls, handle, flags)
 }
