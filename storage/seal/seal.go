@@ -60,22 +60,15 @@ func NewRing(active Key, older ...Key) *Ring {
 
 // newRingKey derives the key that encrypts. No step can fail for a key of this size.
 func newRingKey(k Key) ringKey {
-	if k.IsZero() {
-		panic("seal: a ring of the zero key")
-	}
-	derived, err := hkdf.Key(sha256.New, k.bytes(), nil, info, keySize)
+	derived := must(hkdf.Key(sha256.New, k.bytes(), nil, info, keySize))
+	return ringKey{k.ID(), must(cipher.NewGCMWithRandomNonce(must(aes.NewCipher(derived))))}
+}
+
+func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	block, err := aes.NewCipher(derived)
-	if err != nil {
-		panic(err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return ringKey{k.ID(), aead}
+	return value
 }
 
 // Seal encrypts plaintext. associated names its owner, and only Open with the same name returns the plaintext. Sealing one
