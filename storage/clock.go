@@ -18,15 +18,6 @@ import (
 // clockName is the row of table instance with the clock.State.
 const clockName = "clock"
 
-func loadClock(t *sqlite.Tx, observed *clock.Watch) error {
-	var saved clock.State
-	if _, err := instance.Load(t, clockName, &saved); err != nil {
-		return err
-	}
-	observed.Start(saved)
-	return nil
-}
-
 // Clock returns the state of the wall clock, at most a second old.
 func (s *Store) Clock() clock.State { return s.clock.State() }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/queue"
+	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
@@ -53,17 +54,8 @@ func Owner(path string) (pid string, running bool) { return ownership.Of(path) }
 // Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
 // creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.
 func Examine(ctx context.Context, o Options) (State, error) {
-	var keys encryption.Keys
-	e := o.engine()
-	e.Prepare = func(path string, start sqlite.Start) (err error) {
-		o.Path = path
-		keys, err = o.source().Find(start)
-		return err
-	}
-	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		_, err := keys.Recognize(ctx, path, db)
-		return err
-	}
+	o.findKeys = encryption.Source.Find
+	e, _ := o.engine()
 	return sqlite.Examine(ctx, e)
 }
 
@@ -89,7 +81,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	if err != nil {
 		return result, err
 	}
-	change := encryption.Change{Key: o.EncryptionKey, Old: o.OldKey, New: o.NewKey}
+	change := encryption.Change{Old: o.OldKey, New: o.NewKey}
 	o.findKeys = change.Find
 	file, key, err := o.openFile(ctx, queue.NewMemory(o.Policy, o.Observer, o.Logger))
 	if err != nil {
@@ -99,15 +91,35 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	return change.Apply(ctx, file, key)
 }
 
-func (o Options) engine() sqlite.Options {
+// foundKeys are set by the hooks of the engine.
+type foundKeys struct {
+	keys encryption.Keys // that may fit the file
+	key  seal.Key        // that fits
+}
+
+// engine returns the options of the engine, and the keys that it finds with them.
+func (o Options) engine() (sqlite.Options, *foundKeys) {
+	find, found := o.findKeys, &foundKeys{}
+	if find == nil {
+		find = encryption.Source.FindOrCreate
+	}
 	e := sqlite.Options{
-		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, IsCopy: o.isCopy, LogBounds: o.logBounds, Reserve: o.Reserve, Now: o.Now,
+		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, IsCopy: o.isCopy, LogBounds: o.logBounds,
+		Reserve: o.Reserve, Logger: o.Logger, Now: o.Now,
 	}
 	e.Reached = o.upgradeReached
 	if e.Upgrades == nil {
 		e.Upgrades = schemaUpgrades[:]
 	}
-	return e
+	e.Prepare = func(path string, start sqlite.Start) (err error) {
+		found.keys, err = find(encryption.Source{Path: path, Key: o.EncryptionKey}, start)
+		return err
+	}
+	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) (err error) {
+		found.key, err = found.keys.Recognize(ctx, path, db)
+		return err
+	}
+	return e, found
 }
 
 // schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one. Version 1 is that of 0.1.0.

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/catalogue"
@@ -73,38 +71,20 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.File, key seal.Key, err error) {
-	var keys encryption.Keys
-	e := o.engine()
-	e.Logger = o.Logger
-	e.Prepare = func(path string, start sqlite.Start) (err error) {
-		if o.Path = path; o.findKeys != nil {
-			keys, err = o.findKeys(path)
-		} else {
-			keys, err = o.source().FindOrCreate(start)
-		}
-		return err
-	}
-	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) (err error) {
-		key, err = keys.Recognize(ctx, path, db)
-		return err
-	}
+func (o Options) openFile(ctx context.Context, memory *queue.Memory) (*sqlite.File, seal.Key, error) {
+	e, found := o.engine()
 	e.Create = func(t *sqlite.Tx) error {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		key = keys.First()
-		return errors.Join(seedInstance(t, key), directory.Seed(t))
+		found.key = found.keys.First()
+		return errors.Join(seedInstance(t, found.key), directory.Seed(t))
 	}
-	e.Made = func() error { return keys.Keep() }
+	e.Made = func() error { return found.keys.Keep() }
 	memory.Attach(&e)
 	e.Committed, e.Probe = o.Observer.Committed, writeProbe
 	file, err := sqlite.Open(ctx, e)
-	return file, key, err
-}
-
-func (o Options) source() encryption.Source {
-	return encryption.Source{Path: o.Path, Key: o.EncryptionKey}
+	return file, found.key, err
 }
 
 // assemble ends the attempts of the last owner, reads what the writer remembers, and makes the parts of the store.
@@ -114,9 +94,15 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 	}
 	observed := clock.NewWatch(o.Logger)
 	if !o.isCopy {
-		if err := file.Read(func(t *sqlite.Tx) error { return loadClock(t, observed) }); err != nil {
+		var saved clock.State
+		err := file.Read(func(t *sqlite.Tx) (err error) {
+			_, err = instance.Load(t, clockName, &saved)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
+		observed.Start(saved)
 	}
 	pools, err := openPools(ctx, file)
 	if err != nil {

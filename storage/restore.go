@@ -23,9 +23,9 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 	r.Database, r.ReplacedDatabase, err = sqlite.Restore(ctx, sqlite.RestoreOptions{
 		Path: o.Path, From: name, Copies: copyHooks(&r.Contents),
 		Accept: func(path, found string) error {
-			from, o.Path = found, path
-			keys, err := o.source().ForCopy(from, r.KeyID)
-			o.findKeys = func(string) (encryption.Keys, error) { return keys, nil }
+			from = found
+			keys, err := encryption.Source{Path: path, Key: o.EncryptionKey}.ForCopy(from, r.KeyID)
+			o.findKeys = func(encryption.Source, sqlite.Start) (encryption.Keys, error) { return keys, nil }
 			return err
 		},
 		Arrange: func(ctx context.Context, path string) error {

@@ -52,10 +52,10 @@ type Options struct {
 	Logger        *slog.Logger      // nil means slog.Default
 	Now           func() time.Time  // of writes; nil means time.Now. The demo writes the past with it
 
-	isCopy         bool                                       // Restore sets it: the file is a copy, and no server uses it
-	findKeys       func(path string) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate; Rekey and Restore set it
-	upgrades       []sqlite.Step                              // nil means schemaUpgrades
-	upgradeReached func(point string)                         // receives the progress of an upgrade
+	isCopy         bool                                                           // Restore sets it: the file is a copy, and no server uses it
+	findKeys       func(encryption.Source, sqlite.Start) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate
+	upgrades       []sqlite.Step                                                  // nil means schemaUpgrades
+	upgradeReached func(point string)                                             // receives the progress of an upgrade
 	logBounds      sqlite.LogBounds
 }
 
@@ -97,10 +97,6 @@ type Store struct {
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged.
 func (s *Store) Run(ctx context.Context) error { return s.File.Run(ctx, s.upkeep, s.drain) }
-
-// Ready returns an error if the file cannot be written now. The warning names a problem that does not stop writes yet;
-// it may be empty. Both texts are public.
-func (s *Store) Ready(context.Context) (warning string, err error) { return s.File.Ready() }
 
 // Pending returns the number of all pending deliveries.
 func (s *Store) Pending() int64 { return s.memory.Pending().Total() }

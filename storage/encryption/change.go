@@ -7,21 +7,19 @@ import (
 	"os"
 	"slices"
 
-	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Change replaces the encryption key of a database. Each of its keys may be empty.
+// Change replaces the encryption key of a database. Its keys, and that of the source, may be empty.
 //
 // First, Find finds the keys that may fit the database. Then, Apply changes the open database. Before its transaction, it adds the
 // new key to the key file. Afterwards it removes the old one. The database says which of them is in use. So after a crash at any
 // time, the database opens with the key file as it is.
 type Change struct {
-	Key string // the setting encryption.key
-	Old string // decrypts too, like Key and the key file
-	New string // the new key; if empty, Key; if that is empty too, a key that Change creates in the key file
+	Old string // decrypts too, like the keys of the source and the key file
+	New string // the new key; if empty, that of the source; if that is empty too, a key that Change creates in the key file
 
 	file     keyFile
 	fileKeys []seal.Key // keys in the key file
@@ -40,23 +38,18 @@ type Changed struct {
 	OldKeys       []string // files to which the old keys of the key file were moved
 }
 
-// Find finds the new key, and all keys that may open a secret of the database at path. It writes nothing. The caller advises how to
-// give a missing key.
-func (c *Change) Find(path string) (Keys, error) {
-	k, err := c.find(path)
+// Find finds the new key, and all keys that may open a secret of the database. It writes nothing. The caller advises how to give a
+// missing key.
+func (c *Change) Find(s Source, _ sqlite.Start) (Keys, error) {
+	k, err := c.find(s)
 	if errors.Is(err, ErrKeyMissing) {
 		return k, err
 	}
-	return k, adviseKey(err, path, "", c.Key != "")
+	return k, adviseKey(err, s.Path, "", s.Key != "")
 }
 
-func (c *Change) find(path string) (Keys, error) {
-	c.file = keyFile{name: path + disk.Key}
-	var err error
-	if c.fileKeys, err = c.file.read(); errors.Is(err, os.ErrNotExist) {
-		c.file.isNew = true
-		c.fileKeys, err = c.file.read()
-	}
+func (c *Change) find(s Source) (_ Keys, err error) {
+	c.file, c.fileKeys, err = findKeyFile(s.Path)
 	if errors.Is(err, os.ErrNotExist) {
 		c.file.isNew, err = false, nil
 	}
@@ -64,7 +57,7 @@ func (c *Change) find(path string) (Keys, error) {
 		return Keys{}, err
 	}
 	old, err1 := parseKey(c.Old, "the old key", true)
-	configured, err2 := parseKey(c.Key, "encryption.key", c.New != "")
+	configured, err2 := parseKey(s.Key, "encryption.key", c.New != "")
 	newKey, err3 := parseKey(c.New, "the new key", false)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return Keys{}, err
@@ -148,12 +141,11 @@ type sealedRow struct {
 	Headers  []byte `db:"headers"`
 }
 
-func sealedRows(t *sqlite.Tx, after int64) (rows []sealedRow, err error) {
-	err = t.List(&rows, `
+func sealedRows(t *sqlite.Tx, after int64) ([]sealedRow, error) {
+	return sqlite.All[sealedRow](t, `
 		SELECT id, public_id, secret, previous_secret,
 		       (SELECT sealed FROM subscription_headers WHERE subscription_id = subscriptions.id) AS headers
 		FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?`, after, changeBatch)
-	return rows, err
 }
 
 // sealWith seals the secrets and the headers of a subscription with the active key of ring. What no key of the ring opens stays as it

@@ -121,20 +121,14 @@ func (s Source) read(start sqlite.Start) (k Keys, err error) {
 		k.keys = []seal.Key{key}
 		return k, nil
 	}
-	k.file.name = s.Path + disk.Key
-	k.keys, err = k.file.read()
-	if start.Empty && (err == nil || errors.Is(err, ErrKey)) {
+	k.file, k.keys, err = findKeyFile(s.Path)
+	switch {
+	case start.Empty && k.file.isNew: // a key in it is of a first start that was interrupted
+		return Keys{file: k.file}, nil
+	case start.Empty && (err == nil || errors.Is(err, ErrKey)):
 		return k, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, k.file.name),
 			"restore a backup, or move the key file away to start with an empty database")
-	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return k, err
-	}
-	k.file.isNew = true
-	if start.Empty {
-		return k, nil
-	}
-	if k.keys, err = k.file.read(); errors.Is(err, os.ErrNotExist) {
+	case errors.Is(err, os.ErrNotExist):
 		err = missingKey(k.file)
 	}
 	return k, err
@@ -186,7 +180,6 @@ func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key
 	return seal.Key{}, adviseKey(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()), path, id, k.file.name == "")
 }
 
-// readCanary reads the sealed canary of a database.
 func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
 	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
 		return nil, fmt.Errorf("read instance: %w", err)

@@ -30,6 +30,17 @@ func (f keyFile) path() string {
 	return f.name
 }
 
+// findKeyFile returns the key file of the database at path, under the name that it has now, and its keys. If there is none, the
+// file is new, and the error is os.ErrNotExist.
+func findKeyFile(path string) (f keyFile, keys []seal.Key, err error) {
+	f.name = path + disk.Key
+	if keys, err = f.read(); errors.Is(err, os.ErrNotExist) {
+		f.isNew = true
+		keys, err = f.read()
+	}
+	return f, keys, err
+}
+
 // read returns the keys, at least one. The error is os.ErrNotExist if there is no file.
 func (f keyFile) read() ([]seal.Key, error) {
 	file, err := disk.OpenRegular(f.path())
@@ -84,7 +95,6 @@ func (f keyFile) write(keys ...seal.Key) error {
 	return nil
 }
 
-// finalize gives a new key file its final name, after the database exists.
 func (f keyFile) finalize() error {
 	if !f.isNew {
 		return nil

@@ -21,7 +21,7 @@ func TestALongLogEndsTheCheckOfATable(t *testing.T) {
 		checking, interrupt := context.WithCancel(t.Context())
 		file.WhileChecking(interrupt)
 		end := read(t, o.Path)
-		if warning, err := file.Ready(); warning != "" || err != nil || checking.Err() != nil {
+		if warning, err := file.Ready(t.Context()); warning != "" || err != nil || checking.Err() != nil {
 			t.Errorf("it warns too early: %q, error %v, check of a table %v", warning, err, checking.Err())
 		}
 		for i := range 60 {
@@ -30,7 +30,7 @@ func TestALongLogEndsTheCheckOfATable(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Second)
-		if warning, err := file.Ready(); warning == "" || err != nil {
+		if warning, err := file.Ready(t.Context()); warning == "" || err != nil {
 			t.Errorf("it warns %q, error %v", warning, err)
 		}
 		if checking.Err() == nil {
@@ -38,7 +38,7 @@ func TestALongLogEndsTheCheckOfATable(t *testing.T) {
 		}
 		end()
 		time.Sleep(10 * time.Second) // without any write
-		if warning, err := file.Ready(); warning != "" || err != nil {
+		if warning, err := file.Ready(t.Context()); warning != "" || err != nil {
 			t.Errorf("it still warns %q, error %v", warning, err)
 		}
 	})

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -169,7 +170,7 @@ func (c *failures) degraded() bool {
 
 // Ready returns an error if the file cannot be written now. The warning names a problem that does not stop writes yet;
 // it may be empty. Both texts are public.
-func (f *File) Ready() (warning string, err error) {
+func (f *File) Ready(context.Context) (warning string, err error) {
 	if f.failures.ended() != nil {
 		return "", errors.New(ErrFailed.Error())
 	}

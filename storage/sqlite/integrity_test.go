@@ -27,14 +27,14 @@ func TestCheckBesideOtherWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	file, stop := start(t, o)
-	if err := file.CheckLater(t.Context()); err != nil || unready(file) != nil {
-		t.Fatalf("a sound file: error %v, then %v", err, unready(file))
+	if err := file.CheckLater(t.Context()); err != nil || unready(t, file) != nil {
+		t.Fatalf("a sound file: error %v, then %v", err, unready(t, file))
 	}
 	stop()
 	damage(t, o.Path, page)
 	file, _ = start(t, o)
-	if err := file.CheckLater(t.Context()); err != nil || unready(file) == nil || !file.Degraded()["damaged"] {
-		t.Errorf("a damaged file: error %v, then %v", err, unready(file))
+	if err := file.CheckLater(t.Context()); err != nil || unready(t, file) == nil || !file.Degraded()["damaged"] {
+		t.Errorf("a damaged file: error %v, then %v", err, unready(t, file))
 	}
 	pool, err := file.Pool(t.Context(), 1, 1e9) // reads still work
 	if err != nil {
@@ -65,7 +65,8 @@ func damage(t *testing.T, path string, page int64) {
 }
 
 // unready returns why the file cannot be written, or nil.
-func unready(file *sqlite.File) error {
-	_, err := file.Ready()
+func unready(t *testing.T, file *sqlite.File) error {
+	t.Helper()
+	_, err := file.Ready(t.Context())
 	return err
 }

@@ -67,7 +67,7 @@ func TestARefusalShowsThatTheReserveIsInUse(t *testing.T) {
 	if err := sqlite.Unavailable(f.Together(note("refused"))[0]); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("error %v", err)
 	}
-	if _, err := f.Ready(); err == nil || !f.Degraded()["disk_full"] {
+	if _, err := f.Ready(t.Context()); err == nil || !f.Degraded()["disk_full"] {
 		t.Error("it is ready")
 	}
 }
