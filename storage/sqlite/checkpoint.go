@@ -93,29 +93,13 @@ func (f *File) restartLog(ctx context.Context, drain Drain) error {
 	if f.logLong.Load() {
 		kind = "TRUNCATE" // the file must become short even without a next write
 	}
-	var result checkpointed
-	var err error
-	if f.pause(ctx, func() { result, err = f.runCheckpoint(ctx, kind) }) != nil {
-		return nil // the writer has stopped
-	}
+	f.writing.Lock()
+	result, err := f.runCheckpoint(ctx, kind)
+	f.writing.Unlock()
 	if err == nil && result.Busy == 0 {
 		f.restartAt = time.Time{}
 	}
 	return err
-}
-
-// pause runs do between two transactions and returns afterwards.
-func (f *File) pause(ctx context.Context, do func()) error {
-	done := make(chan struct{})
-	select {
-	case f.pauses <- func() { defer close(done); do() }:
-		<-done
-		return nil
-	case <-f.stopped:
-		return ErrStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // watchLog tells the operator, once, that the write-ahead log has become very long, and once that it no longer is.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,24 +99,19 @@ func replace(pragmas []pragma, by pragma) []pragma {
 	return pragmas
 }
 
-// connect opens a pool of n permanent connections to the database at path. options are more of its data source
+// connect opens a pool of n permanent connections to the database at path, which is absolute. options are more of its data source
 // name. The driver ignores a misspelt pragma in silence, so all of them are read back.
 func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
 	query := append([]string{"_defensive=1", "_dqs=0", "_error_rc=1"}, options...)
 	for _, p := range pragmas {
 		query = append(query, "_pragma="+p.name+"("+p.value+")")
 	}
-	db, err := sqlx.Open(driver, (&url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(query, "&")}).String())
+	db, err := sqlx.Open(driver, (&url.URL{Scheme: "file", Path: path, RawQuery: strings.Join(query, "&")}).String())
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
-	db.SetConnMaxLifetime(0)
 	for _, p := range pragmas {
 		var got string
 		if err := db.GetContext(ctx, &got, "PRAGMA "+p.name); err != nil {

@@ -55,13 +55,11 @@ func Missing(err error, sort string) error {
 // roll back the other jobs of the batch. The constraints of the schema catch what it misses.
 func RefuseIf(t *Tx, refusal error, query string, args ...any) error {
 	var found bool
-	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
-		return err
-	}
+	err := t.Get(&found, "SELECT EXISTS ("+query+")", args...)
 	if found {
 		return refusal
 	}
-	return nil
+	return err
 }
 
 // Unavailable turns an error of the disk or the file into a fault without details. The caller may retry, and the log

@@ -36,8 +36,8 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if err := disk.CheckKinds(o.Path); err != nil {
 		return None, err
 	}
-	i, err := inspect(o)
-	if err != nil {
+	i := inspection{o: o}
+	if err := i.look(); err != nil {
 		return None, err
 	}
 	if i.size == 0 {
@@ -70,9 +70,9 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 }
 
 // inspection is what Open and Examine learn about a file before the first write. Both do these steps in this order:
-// inspect, prepare, read.
+// look, checkHeader, prepare, read.
 type inspection struct {
-	o        Options
+	o        Options // with defaults and with the resolved path
 	size     int64
 	leftOpen bool // its last owner did not close it, because closing removes the write-ahead log
 	wasMade  bool // the lock file says that a database was made here
@@ -81,17 +81,14 @@ type inspection struct {
 	outdated int64 // the schema version if it is older
 }
 
-// inspect checks the file from outside.
-func inspect(o Options) (*inspection, error) {
-	i := &inspection{o: o}
-	var err error
-	if i.size, err = fileSize(o.Path); err != nil {
-		return nil, err
+// look checks the file from outside.
+func (i *inspection) look() (err error) {
+	if i.size, err = fileSize(i.o.Path); err != nil {
+		return err
 	}
-	log, err := fileSize(o.Path + disk.WAL)
-	i.leftOpen = log > 0
-	i.wasMade = ownership.WasMade(o.Path)
-	return i, err
+	log, err := fileSize(i.o.Path + disk.WAL)
+	i.leftOpen, i.wasMade = log > 0, ownership.WasMade(i.o.Path)
+	return err
 }
 
 func (i *inspection) prepare() error {

@@ -66,7 +66,7 @@ func (f *File) Spent(fns ...func(*Tx) error) []int {
 
 // CheckLater checks a file that is too large for a check in Open. Run must have been called.
 func (f *File) CheckLater(ctx context.Context) error {
-	later := &File{o: f.o, failures: f.failures, unchecked: true} // f is running and has done its check
+	later := &File{inspection: inspection{o: f.o}, failures: f.failures, unchecked: true} // f is running and has done its check
 	return later.checkLater(ctx)
 }
 

@@ -104,7 +104,7 @@ func (f *File) watch(ctx context.Context, drain Drain) {
 			if err == nil {
 				f.failures.heal(byCheckpoint)
 			}
-			_ = f.pause(ctx, f.holdReserveAgain) // it fails only at the end
+			f.holdReserveAgain()
 			f.probe(ctx)
 		}
 		free, known := f.Free()

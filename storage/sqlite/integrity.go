@@ -21,17 +21,17 @@ const (
 )
 
 // checkFirst checks a file that was left open, if it is small. It leaves a large one to checkLater.
-func (f *File) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int64) error {
-	if size > checkedFirst {
+func (f *File) checkFirst(ctx context.Context, db sqlx.QueryerContext) error {
+	if f.size > checkedFirst {
 		f.unchecked = true
-		f.o.Logger.Warn("the database was not closed by its last owner; it is checked while it is in use", "bytes", size)
+		f.o.Logger.Warn("the database was not closed by its last owner; it is checked while it is in use", "bytes", f.size)
 		return nil
 	}
 	began := time.Now()
 	if err := checkDatabase(ctx, db, "quick_check(1)"); err != nil {
 		return err
 	}
-	f.o.Logger.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
+	f.o.Logger.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", f.size, "took", time.Since(began))
 	return nil
 }
 

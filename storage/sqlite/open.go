@@ -34,8 +34,8 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	if err := checkPlace(o); err != nil {
 		return nil, err
 	}
-	f := &File{o: o, failures: &failures{log: o.Logger, failed: make(chan struct{})}}
-	f.writer.queue, f.writer.pauses, f.writer.stopped = newWriteQueue(), make(chan func()), make(chan struct{})
+	f := &File{inspection: inspection{o: o}, failures: &failures{log: o.Logger, failed: make(chan struct{})}}
+	f.writer.queue, f.writer.stopped = newWriteQueue(), make(chan struct{})
 	if f.lock, err = ownership.Take(path); err != nil {
 		return nil, err
 	}
@@ -49,15 +49,12 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 // open does the steps of Open under the lock. Each step needs the earlier ones. Up to identify, the steps are the same as in
 // Examine; see inspection.
 func (f *File) open(ctx context.Context) error {
-	i, err := inspect(f.o)
-	if err != nil {
-		return err
-	}
 	for _, step := range []func() error{
+		f.look,
 		f.lockFile,
-		i.checkHeader,
-		i.prepare,
-		func() error { return f.identify(ctx, i) },
+		f.checkHeader,
+		f.prepare,
+		func() error { return f.identify(ctx) },
 		func() error { return f.openWriter(ctx) },
 		f.create,
 		f.o.Made,
@@ -102,21 +99,19 @@ func (f *File) lockFile() error {
 
 // identify reads the database before the first write, because it might belong to another application. It checks a file
 // that was left open, and every file before an upgrade.
-func (f *File) identify(ctx context.Context, i *inspection) error {
-	if f.created = i.size == 0; f.created {
+func (f *File) identify(ctx context.Context) error {
+	if f.size == 0 {
 		return nil
 	}
-	err := i.read(ctx, func(db *sqlx.DB) error {
+	return f.read(ctx, func(db *sqlx.DB) error {
 		switch {
-		case i.outdated > 0: // whatever its size, because a damaged file must not be upgraded
+		case f.outdated > 0: // whatever its size, because a damaged file must not be upgraded
 			return checkDatabase(ctx, db, "quick_check(1)")
-		case i.leftOpen:
-			return f.checkFirst(ctx, db, i.size)
+		case f.leftOpen:
+			return f.checkFirst(ctx, db)
 		}
 		return nil
 	})
-	f.created, f.outdated = i.noTables, i.outdated
-	return err
 }
 
 // openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to
@@ -131,7 +126,7 @@ func (f *File) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 	more := []string{"_txlock=immediate"}
-	if f.created {
+	if f.Created() {
 		more = append(more, "_auto_vacuum=INCREMENTAL") // it cannot be changed later, and it writes
 	}
 	f.tx, err = openTx(ctx, f.o.Path, writerPragmas(f.o.Synchronous), more...)
@@ -149,7 +144,7 @@ func createEmpty(path string) error {
 
 // create writes the schema and the first rows in one transaction. After a crash, the file has all of them or none.
 func (f *File) create() error {
-	if !f.created {
+	if !f.Created() {
 		return nil
 	}
 	err := f.Alone(func(t *Tx) error {

@@ -34,15 +34,6 @@ func (f *File) Pool(ctx context.Context, connections int, limit time.Duration) (
 	return p, nil
 }
 
-func (p *Pool) close() error {
-	var errs []error
-	p.prepared.Range(func(_, st any) bool {
-		errs = append(errs, st.(*sqlx.Stmt).Close())
-		return true
-	})
-	return errors.Join(append(errs, p.db.Close())...)
-}
-
 func (p *Pool) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
 	if st, ok := p.prepared.Load(text); ok {
 		return st.(*sqlx.Stmt), nil

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"crypto/rand"
 	"errors"
-	"io/fs"
 	"os"
 	"syscall"
 
@@ -15,7 +14,7 @@ import (
 type reserve struct {
 	name  string
 	bytes int64 // 0 if there is no reserve
-	spent bool  // used by the writer only
+	spent bool  // guarded by writer.writing
 
 	writes map[int64]int64 // that have used the reserve, by payer
 	total  int64           // of writes
@@ -54,10 +53,7 @@ func (r *reserve) hold() error {
 
 // giveUp removes the file. It reports whether there was one.
 func (r *reserve) giveUp() (bool, error) {
-	if r.bytes == 0 || r.spent {
-		return false, nil
-	}
-	if _, err := os.Lstat(r.name); errors.Is(err, fs.ErrNotExist) {
+	if r.bytes == 0 || r.spent || !disk.Exists(r.name) {
 		return false, nil
 	}
 	err := disk.Remove(r.name)
@@ -96,6 +92,8 @@ func (f *File) spendReserve() bool {
 
 // holdReserveAgain makes the reserve again once the disk has room, and lets all writes run.
 func (f *File) holdReserveAgain() {
+	f.writing.Lock()
+	defer f.writing.Unlock()
 	free, known := f.Free()
 	if !f.reserve.spent || known && free < uint64(f.reserve.bytes)+lowReserve {
 		return

@@ -214,7 +214,6 @@ func foldLog(ctx context.Context, path string) error {
 	return nil
 }
 
-// removeDatabase removes a database with its files.
 func removeDatabase(path string) error {
 	var errs []error
 	for _, name := range append(disk.Database(path), path+disk.Lock) {

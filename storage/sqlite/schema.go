@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -125,20 +126,15 @@ func diff(want, have []object) string {
 // canonical is plain without the changes that SQLite makes when it alters a table: quotes around names, and space
 // around commas and parentheses.
 func canonical(sql string) string {
-	sql = strings.ReplaceAll(plain(sql), `"`, "")
-	for _, mark := range []string{",", "(", ")"} {
-		sql = strings.ReplaceAll(strings.ReplaceAll(sql, " "+mark, mark), mark+" ", mark)
-	}
-	return sql
+	return spacedMark.ReplaceAllString(strings.ReplaceAll(plain(sql), `"`, ""), "$1")
 }
 
 // plain strips comments and folds white space. schema.sql has no string literal with "--" in it.
 func plain(sql string) string {
-	var b strings.Builder
-	for line := range strings.Lines(sql) {
-		code, _, _ := strings.Cut(line, "--")
-		b.WriteString(code)
-		b.WriteByte(' ')
-	}
-	return strings.Join(strings.Fields(b.String()), " ")
+	return strings.Join(strings.Fields(comment.ReplaceAllString(sql, "")), " ")
 }
+
+var (
+	spacedMark = regexp.MustCompile(` ?([,()]) ?`)
+	comment    = regexp.MustCompile(`--.*`)
+)

@@ -68,7 +68,6 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 	return disk.SyncFile(to)
 }
 
-// failedCopy adds advice for a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
 	if isFull(err) {
 		return fault.Advise(fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err),

@@ -86,13 +86,11 @@ func (o Options) withDefaults() Options {
 
 // File is the open database. Writes wait until Run is called.
 type File struct {
-	o         Options // with defaults and with the resolved path
-	lock      *ownership.Lock
-	created   bool
-	outdated  int64 // the schema version before the start, if it was older
-	unchecked bool  // left open by its last owner, and too large for a check at the start
-	names     []fileIdentity
-	failures  *failures
+	inspection // at the start
+	lock       *ownership.Lock
+	unchecked  bool // left open by its last owner, and too large for a check at the start
+	names      []fileIdentity
+	failures   *failures
 
 	writer
 	reserve reserve
@@ -104,7 +102,7 @@ type File struct {
 func (f *File) Now() int64 { return f.o.Now().UnixMilli() }
 
 // Created reports whether Open created the database.
-func (f *File) Created() bool { return f.created }
+func (f *File) Created() bool { return f.size == 0 || f.noTables }
 
 // Path returns the name of the database, with links resolved.
 func (f *File) Path() string { return f.o.Path }
@@ -160,7 +158,7 @@ func (f *File) Close() error {
 	}
 	var errs []error
 	for _, p := range f.pools {
-		errs = append(errs, p.close())
+		errs = append(errs, p.db.Close()) // also closes its statements
 	}
 	if f.checkpointer.db != nil {
 		errs = append(errs, f.checkpointer.db.Close())

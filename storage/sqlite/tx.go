@@ -154,42 +154,34 @@ func (t *Tx) statement(text string) (*sqlx.Stmt, error) {
 
 // Exec runs a statement that returns no rows.
 func (t *Tx) Exec(text string, args ...any) error {
-	_, err := t.exec(text, args...)
+	_, err := t.exec(text, args, sql.Result.RowsAffected)
 	return err
 }
 
-func (t *Tx) exec(text string, args ...any) (sql.Result, error) {
+// Insert runs an INSERT and returns the new row's id.
+func (t *Tx) Insert(text string, args ...any) (int64, error) {
+	return t.exec(text, args, sql.Result.LastInsertId)
+}
+
+// Affected runs a statement and returns how many rows it changed.
+func (t *Tx) Affected(text string, args ...any) (int64, error) {
+	return t.exec(text, args, sql.Result.RowsAffected)
+}
+
+func (t *Tx) exec(text string, args []any, read func(sql.Result) (int64, error)) (int64, error) {
 	st, err := t.prepared(text)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	result, err := st.ExecContext(background, args...)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	if n, err := result.RowsAffected(); err == nil && n > 0 {
 		t.dirty = true
 		t.rows += int(n)
 	}
-	return result, nil
-}
-
-// Insert runs an INSERT and returns the new row's id.
-func (t *Tx) Insert(text string, args ...any) (int64, error) {
-	result, err := t.exec(text, args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-// Affected runs a statement and returns how many rows it changed.
-func (t *Tx) Affected(text string, args ...any) (int64, error) {
-	result, err := t.exec(text, args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return read(result)
 }
 
 // Get reads one row into dest; sql.ErrNoRows if there is none. For a statement that writes and returns a row, use ExecGet.

@@ -107,17 +107,15 @@ func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 // interrupted upgrade, and is made again.
 const copyPart = ".part"
 
-func upgradeCopy(path string, version int64) string {
-	return fmt.Sprintf("%s.before-v%d", path, version)
+func (o Options) upgradeCopy(version int64) string {
+	return fmt.Sprintf("%s.before-v%d", o.Path, version)
 }
-
-func (f *File) upgradeCopy() string { return upgradeCopy(f.o.Path, f.o.version()) }
 
 func (f *File) copyBefore(ctx context.Context) (err error) {
 	if err := f.dropCopy(); err != nil {
 		return err
 	}
-	name := f.upgradeCopy() + copyPart
+	name := f.o.upgradeCopy(f.o.version()) + copyPart
 	if err := createEmpty(name); err != nil {
 		return err
 	}
@@ -138,7 +136,7 @@ func (f *File) copyBefore(ctx context.Context) (err error) {
 
 // dropCopy removes a copy without an upgrade.
 func (f *File) dropCopy() error {
-	if err := removeDatabase(f.upgradeCopy() + copyPart); err != nil {
+	if err := removeDatabase(f.o.upgradeCopy(f.o.version()) + copyPart); err != nil {
 		return fmt.Errorf("remove a copy that was cut off: %w", err)
 	}
 	return nil
@@ -147,7 +145,7 @@ func (f *File) dropCopy() error {
 // nameCopy gives the copy its final name after the upgrade is durable; an older copy keeps its name. It returns the
 // name, or an empty one if there is no copy.
 func (f *File) nameCopy() (string, error) {
-	base := f.upgradeCopy()
+	base := f.o.upgradeCopy(f.o.version())
 	if !disk.Exists(base + copyPart) {
 		return "", nil
 	}
@@ -166,7 +164,7 @@ func (o Options) newer(found int64) error {
 	path := o.Path
 	mend := "restore a backup that this version has written"
 	for n := o.version() + 1; n <= found; n++ {
-		if name := upgradeCopy(path, n); disk.Exists(name) {
+		if name := o.upgradeCopy(n); disk.Exists(name) {
 			mend = fmt.Sprintf("go back to the copy that was made before the upgrade: remove %s-wal, if it is there, and move %s to %s (what came later is not in it)", path, name, path)
 			break
 		}

@@ -92,44 +92,38 @@ func (q *writeQueue) charge(w *queuedWrite, more int) {
 // transaction, so a flood of them does not stop the others. An ordinary write that urgent writes have kept out once comes before
 // all others. price sets the cost of a write.
 func (q *writeQueue) gather(batch []*queuedWrite, price func(*queuedWrite)) []*queuedWrite {
-	f := filling{writes: batch}
+	cost := 0
+	// fill takes writes of a class until the transaction has that many writes or that cost. A write that does not fit goes back.
+	// fill reports whether there was none.
+	fill := func(class *fairQueue, writes, most int) bool {
+		for len(batch) < writes && cost < most {
+			q.mu.Lock()
+			w := class.pop()
+			q.mu.Unlock()
+			if w == nil {
+				return true
+			}
+			price(w)
+			if cost > 0 && cost+w.Cost > maxCost { // one that is larger than a transaction fits into an empty one
+				q.putBack(w)
+				return false
+			}
+			batch = append(batch, w)
+			cost += w.Cost
+		}
+		return true
+	}
 	if q.late {
 		q.late = false
-		q.fill(&f, &q.ordinary, 1, 1, price)
+		fill(&q.ordinary, 1, 1)
 	}
-	first := len(f.writes)
-	q.fill(&f, &q.urgent, (first+maxBatch)/2, (f.cost+maxCost)/2, price)
-	urgent := len(f.writes) > first
-	if !q.fill(&f, &q.ordinary, maxBatch, maxCost, price) {
+	first := len(batch)
+	fill(&q.urgent, (first+maxBatch)/2, (cost+maxCost)/2)
+	urgent := len(batch) > first
+	if !fill(&q.ordinary, maxBatch, maxCost) {
 		q.late = urgent
 	}
-	return f.writes
-}
-
-// fill takes writes of a class until the transaction has that many writes or that cost. A write that does not fit goes back. fill
-// reports whether there was none.
-func (q *writeQueue) fill(f *filling, class *fairQueue, writes, cost int, price func(*queuedWrite)) bool {
-	for len(f.writes) < writes && f.cost < cost {
-		q.mu.Lock()
-		w := class.pop()
-		q.mu.Unlock()
-		if w == nil {
-			return true
-		}
-		price(w)
-		if f.cost > 0 && f.cost+w.Cost > maxCost { // one that is larger than a transaction fits into an empty one
-			q.putBack(w)
-			return false
-		}
-		f.writes = append(f.writes, w)
-		f.cost += w.Cost
-	}
-	return true
-}
-
-type filling struct {
-	writes []*queuedWrite
-	cost   int
+	return batch
 }
 
 // putBack puts writes that have not run to the front of the queues of their payers, in their order. So a payer that is in debt

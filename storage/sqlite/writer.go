@@ -1,12 +1,14 @@
 package sqlite
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +21,7 @@ var ErrStopped = errors.New("storage is stopped")
 type writer struct {
 	tx      *Tx // has the connection
 	queue   *writeQueue
-	pauses  chan func()   // functions to run between two transactions
+	writing sync.Mutex    // held by the writer during a transaction, and by others to keep it from one
 	stopped chan struct{} // closed after the writer has ended
 	// blockedSince is the start of a commit that has not succeeded yet, or nil.
 	blockedSince atomic.Pointer[time.Time]
@@ -60,9 +62,7 @@ type queuedWrite struct {
 }
 
 func newQueuedWrite(w Work, run func(*Tx) error) *queuedWrite {
-	if w.Cost == 0 {
-		w.Cost = UsualCost
-	}
+	w.Cost = cmp.Or(w.Cost, UsualCost)
 	return &queuedWrite{Work: w, run: run, done: make(chan struct{})}
 }
 
@@ -89,18 +89,17 @@ func (f *File) enqueue(ctx context.Context, w Work, fn func(*Tx) error) error {
 	f.queue.push(queued)
 	select {
 	case <-queued.done:
-		return queued.err
 	case <-ctx.Done():
 		f.queue.withdraw(queued)
 		return context.Cause(ctx)
 	case <-f.stopped:
 		select {
 		case <-queued.done:
-			return queued.err
 		default:
 			return ErrStopped
 		}
 	}
+	return queued.err
 }
 
 // Alone runs fn in a transaction of its own. Run must not have been called.
@@ -122,24 +121,18 @@ func (f *File) commitLoop(ctx context.Context) {
 		if f.queue.empty() {
 			select {
 			case <-f.queue.ready:
-			case do := <-f.pauses:
-				do()
-				continue
 			case <-ctx.Done():
 				if f.queue.empty() {
 					return
 				}
 			}
 		}
-		select {
-		case do := <-f.pauses:
-			do()
-		default:
-		}
 		// The callers that the last commit has woken may have more to write. Now they share the next commit.
 		runtime.Gosched()
+		f.writing.Lock()
 		batch = f.queue.gather(batch, f.price)
 		f.commit(batch)
+		f.writing.Unlock()
 		clear(batch)
 		batch = batch[:0]
 	}
@@ -150,14 +143,14 @@ func (f *File) price(w *queuedWrite) {
 	if w.Measure == nil {
 		return
 	}
-	expected := w.Cost
-	if err := f.tx.attempt(func(t *Tx) (err error) {
-		w.Cost, err = w.Measure(t)
+	_ = f.tx.attempt(func(t *Tx) error {
+		cost, err := w.Measure(t)
+		if err == nil {
+			f.queue.charge(w, cost-w.Cost)
+			w.Cost = cost
+		}
 		return err
-	}); err != nil {
-		w.Cost = expected
-	}
-	f.queue.charge(w, w.Cost-expected)
+	})
 }
 
 // commit runs a batch in one transaction. If a write fails and cannot be undone alone, the batch is rolled back and each write gets
@@ -330,7 +323,7 @@ func (f *File) do(w *queuedWrite) error {
 	// A pause of the whole machine is not the write's fault, so time counts as much as the largest request at most.
 	w.spent = max(t.rows-before, min(int((time.Since(began)-t.notOwn)/rowTime), maxSpent))
 	changed := t.dirty || code(w.err) != 0
-	if w.err != nil && !changed {
+	if w.err != nil {
 		t.committed = t.committed[:mark]
 	}
 	if changed && t.onReserve {
@@ -346,7 +339,6 @@ func (f *File) do(w *queuedWrite) error {
 	case w.Whole:
 		return w.err
 	}
-	t.committed = t.committed[:mark]
 	return f.undo(w.err)
 }
 
