@@ -30,12 +30,7 @@ func Track(on bool) {
 	disk.Lock()
 	defer disk.Unlock()
 	disk.tracked = on
-	if !on {
-		for _, f := range disk.files {
-			f.durable, f.pending = nil, nil
-		}
-		clear(disk.files)
-	}
+	clear(disk.files)
 }
 
 // Cut writes what a power failure would leave of the files in one directory into another directory. That is everything

@@ -68,24 +68,18 @@ type failures struct {
 // note records an error of a part (sqlite.org/rescode.html). It ignores nil, and what concerns the caller only, or a moment.
 func (c *failures) note(p part, err error) {
 	result := code(err)
-	if isFull(err) {
+	switch primary := result & primaryMask; {
+	case isFull(err):
 		c.degrade(p, diskFull, err)
-		return
-	}
-	switch result {
-	case sqliteFsync, sqliteDirFsync, sqliteInPage:
+	case result == sqliteFsync, result == sqliteDirFsync, result == sqliteInPage:
 		c.fail(err)
-		return
-	case sqliteRead, sqliteShortRead:
+	case result == sqliteRead, result == sqliteShortRead:
 		if c.tooMany() {
 			c.fail(fmt.Errorf("%d reads failed within %s: %w", badReads, badReadsIn, err))
 		}
-		return
-	}
-	switch result & primaryMask {
-	case sqliteCorrupt, sqliteNotADB:
+	case primary == sqliteCorrupt, primary == sqliteNotADB:
 		c.degrade(p, damaged, err)
-	case sqliteReadOnly, sqliteCantOpen, sqliteIOError:
+	case primary == sqliteReadOnly, primary == sqliteCantOpen, primary == sqliteIOError:
 		c.degrade(p, ioError, err)
 	}
 }

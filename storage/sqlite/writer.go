@@ -159,66 +159,44 @@ func (f *File) price(w *queuedWrite) {
 func (f *File) commit(batch []*queuedWrite) {
 	if f.reserve.spent {
 		f.failures.note(byCommit, errSpent) // a probe may just have ended the problem; without it, nobody makes the reserve again
-		batch = f.onlyReserved(batch, errSpent)
+		batch = f.finishExcept(batch, errSpent, func(w *queuedWrite) bool { return w.Reserve })
 	}
 	if len(batch) == 0 {
 		return
 	}
 	ran, err := f.tryCommit(batch)
-	if isFull(err) && slices.ContainsFunc(batch, mayUseReserve) && f.spendReserve() {
-		f.commit(f.onlyReserved(batch, err))
+	f.queue.leaveOut(batch, ran)
+	batch = batch[:ran]
+	full := func(w *queuedWrite) bool { return w.Reserve && isFull(cmp.Or(err, w.err)) }
+	if slices.ContainsFunc(batch, full) && f.spendReserve() {
+		f.commit(f.finishExcept(batch, err, full))
 		return
 	}
 	if _, failed := errors.AsType[*transactionError](err); err == nil || failed || len(batch) == 1 {
-		f.queue.leaveOut(batch, ran)
-		done := batch[:ran]
-		if err == nil {
-			done = f.retryFull(done)
-		}
-		f.finish(done, err)
+		f.finish(batch, err)
 		return
 	}
-	for i, w := range batch {
+	for i := range batch {
 		_, err := f.tryCommit(batch[i : i+1])
 		if _, failed := errors.AsType[*transactionError](err); failed {
 			f.finish(batch[i:], err)
 			return
 		}
-		f.finish([]*queuedWrite{w}, err)
+		f.finish(batch[i:i+1], err)
 	}
 }
 
-// onlyReserved ends the writes that may not use the reserve with an error, and returns the others.
-func (f *File) onlyReserved(batch []*queuedWrite, err error) []*queuedWrite {
-	may, others := split(batch, mayUseReserve)
-	f.finish(others, err)
-	return may
-}
-
-// retryFull runs the writes again that found no room alone, if there is a reserve. It returns the others.
-func (f *File) retryFull(batch []*queuedWrite) []*queuedWrite {
-	full := func(w *queuedWrite) bool { return mayUseReserve(w) && isFull(w.err) }
-	if !slices.ContainsFunc(batch, full) || !f.spendReserve() {
-		return batch
-	}
-	again, others := split(batch, full)
-	f.commit(again)
-	return others
-}
-
-// split returns the writes for which is holds, and the others.
-func split(batch []*queuedWrite, is func(*queuedWrite) bool) (those, others []*queuedWrite) {
-	for _, w := range batch {
-		if is(w) {
-			those = append(those, w)
-		} else {
+// finishExcept wakes the callers of the writes that are not to run again, and returns the others.
+func (f *File) finishExcept(batch []*queuedWrite, err error, again func(*queuedWrite) bool) (others []*queuedWrite) {
+	for i, w := range batch {
+		if again(w) {
 			others = append(others, w)
+		} else {
+			f.finish(batch[i:i+1], err)
 		}
 	}
-	return those, others
+	return others
 }
-
-func mayUseReserve(w *queuedWrite) bool { return w.Reserve }
 
 // tryCommit runs transact and notes what the result says about the file. While no transaction can begin and end, nothing can
 // be written.
