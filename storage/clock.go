@@ -18,8 +18,8 @@ import (
 // clockName is the row of table instance with the clock.State.
 const clockName = "clock"
 
-// Clock returns the state of the wall clock, at most a second old.
-func (s *Store) Clock() clock.State { return s.clock.State() }
+// Clock returns the state of the wall clock.
+func (s *Store) Clock() clock.State { return s.clock.Observe() }
 
 func (s *Store) updateClock(ctx context.Context) error {
 	s.clock.Observe()

@@ -72,13 +72,6 @@ func (w *Watch) TrustedTime() (now int64, ok bool) {
 	return state.Seen, state.Trusted()
 }
 
-// State returns the state at the last observation.
-func (w *Watch) State() State {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.state
-}
-
 // SaveDue reports whether the state must be saved: once a minute, and when the clock becomes doubtful or trusted.
 func (w *Watch) SaveDue() bool {
 	w.mu.Lock()
