@@ -15,22 +15,13 @@ const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // Create creates a file of mode 0600 for this process to write. If the name exists, the error is fs.ErrExist and
 // ErrAccess.
-func Create(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil, nameTaken(name, err)
-	}
-	if err != nil {
-		return nil, Advise(name, err)
-	}
-	return f, nil
-}
+func Create(name string) (*os.File, error) { return OpenOwn(name, os.O_RDWR|os.O_CREATE|os.O_EXCL) }
 
 // OpenOwn opens a file that this user created in an earlier run: a regular file of this user without other hard links.
 // Anything else is ErrAccess. A missing file is fs.ErrNotExist, or is created with the mode 0600 if flag has os.O_CREATE.
 func OpenOwn(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|safeOpenFlags, 0o600)
-	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
 		return nil, nameTaken(name, err)
 	}
 	if err != nil {
