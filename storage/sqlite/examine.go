@@ -75,7 +75,6 @@ type inspection struct {
 	o        Options // with defaults and with the resolved path
 	size     int64
 	leftOpen bool // its last owner did not close it, because closing removes the write-ahead log
-	wasMade  bool // the lock file says that a database was made here
 
 	noTables bool
 	outdated int64 // the schema version if it is older
@@ -87,12 +86,12 @@ func (i *inspection) look() (err error) {
 		return err
 	}
 	log, err := fileSize(i.o.Path + disk.WAL)
-	i.leftOpen, i.wasMade = log > 0, ownership.WasMade(i.o.Path)
+	i.leftOpen = log > 0
 	return err
 }
 
 func (i *inspection) prepare() error {
-	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: i.wasMade})
+	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: ownership.WasMade(i.o.Path)})
 }
 
 // read compares the database with the schema. check may be nil; it may read the whole file before Recognize decides.

@@ -21,17 +21,12 @@ func (f *File) TogetherWhole(fns ...func(*Tx) error) []error {
 
 // TogetherOnReserve is Together on a full disk, for writes of a payer that may use the reserve.
 func (f *File) TogetherOnReserve(payer int64, fns ...func(*Tx) error) []error {
-	if _, err := f.reserve.giveUp(); err != nil {
-		panic(err)
-	}
+	f.spendReserve()
 	return f.together(Work{Payer: payer, Reserve: true}, fns)
 }
 
 // SpendReserve uses the reserve while no problem of the disk is known, as when a probe ends the problem at that moment.
-func (f *File) SpendReserve() bool {
-	spent, err := f.reserve.giveUp()
-	return spent && err == nil
-}
+func (f *File) SpendReserve() bool { return f.spendReserve() }
 
 // HoldReserveAgain makes the reserve again, as after the end of a full disk. It reports whether there is one.
 func (f *File) HoldReserveAgain() bool {

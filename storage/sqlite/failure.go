@@ -58,11 +58,18 @@ const blocked = "no write has succeeded for two minutes: the disk does not respo
 type failures struct {
 	log *slog.Logger
 
-	mu      sync.Mutex
-	wrong   [parts]problem
-	bad     []time.Time // when reads failed
-	failed  chan struct{}
-	failure error
+	intact context.Context // ends when the file stops, with the reason as its cause
+	stop   context.CancelCauseFunc
+
+	mu    sync.Mutex
+	wrong [parts]problem
+	bad   []time.Time // when reads failed
+}
+
+func newFailures(log *slog.Logger) *failures {
+	c := &failures{log: log}
+	c.intact, c.stop = context.WithCancelCause(background)
+	return c
 }
 
 // note records an error of a part (sqlite.org/rescode.html). It ignores nil, and what concerns the caller only, or a moment.
@@ -123,12 +130,11 @@ func (c *failures) tooMany() bool {
 func (c *failures) fail(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure != nil {
+	if c.ended() != nil {
 		return false
 	}
-	c.failure = fmt.Errorf("%w: %w", ErrFailed, cause)
 	c.log.Error("stopping at once: "+ErrFailed.Error(), "error", cause)
-	close(c.failed)
+	c.stop(fmt.Errorf("%w: %w", ErrFailed, cause))
 	return true
 }
 
@@ -144,11 +150,7 @@ func (c *failures) refusal() error {
 }
 
 // ended returns the error that stopped the file, or nil.
-func (c *failures) ended() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure
-}
+func (c *failures) ended() error { return context.Cause(c.intact) }
 
 func (c *failures) has(a problem) bool {
 	c.mu.Lock()

@@ -33,32 +33,26 @@ func (f *File) remember() error {
 	return nil
 }
 
-// checkNames returns an error if one of our files was removed or replaced. SQLite would go on writing to it, and that data is
-// lost when the process ends.
-func (f *File) checkNames() error {
+// lost reports whether one of our files was removed or replaced, and stops the file then. SQLite would go on writing to it, and
+// that data is lost when the process ends. So lost is called after every commit, before the callers are told that their data is
+// kept.
+func (f *File) lost() bool {
 	for _, known := range f.names {
 		info, err := os.Stat(known.name)
-		if err != nil {
-			return fmt.Errorf("%s was removed beneath the running process: %w", known.name, fault.WithoutPath(err))
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%s was removed beneath the running process: %w", known.name, fault.WithoutPath(err))
+		case !os.SameFile(info, known.info):
+			err = fmt.Errorf("%s was replaced beneath the running process", known.name)
+		default:
+			continue
 		}
-		if !os.SameFile(info, known.info) {
-			return fmt.Errorf("%s was replaced beneath the running process", known.name)
+		if f.failures.fail(err) {
+			f.renameLog()
 		}
+		return true
 	}
-	return nil
-}
-
-// lost reports whether one of our files was removed or replaced, and stops the file then. It is called after every commit,
-// before the callers are told that their data is kept.
-func (f *File) lost() bool {
-	err := f.checkNames()
-	if err == nil {
-		return false
-	}
-	if f.failures.fail(err) {
-		f.renameLog()
-	}
-	return true
+	return false
 }
 
 // renameLog renames the write-ahead log if another file was put in the place of ours. The next process would apply the log to

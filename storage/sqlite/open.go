@@ -34,7 +34,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	if err := checkPlace(o); err != nil {
 		return nil, err
 	}
-	f := &File{inspection: inspection{o: o}, failures: &failures{log: o.Logger, failed: make(chan struct{})}}
+	f := &File{inspection: inspection{o: o}, failures: newFailures(o.Logger)}
 	f.writer.queue, f.writer.stopped = newWriteQueue(), make(chan struct{})
 	if f.lock, err = ownership.Take(path); err != nil {
 		return nil, err

@@ -51,17 +51,6 @@ func (r *reserve) hold() error {
 	return nil
 }
 
-// giveUp removes the file. It reports whether there was one.
-func (r *reserve) giveUp() (bool, error) {
-	if r.bytes == 0 || r.spent || !disk.Exists(r.name) {
-		return false, nil
-	}
-	err := disk.Remove(r.name)
-	r.spent, r.total = err == nil, 0
-	clear(r.writes)
-	return r.spent, err
-}
-
 // holdReserve makes the reserve at the start. A disk without room for it is no reason to refuse the start, but then the start goes on
 // like a process that has used the reserve: otherwise other writes would take the room that is left.
 func (f *File) holdReserve() {
@@ -78,16 +67,21 @@ func (f *File) holdReserve() {
 	}
 }
 
+// spendReserve removes the file. It reports whether there was one.
 func (f *File) spendReserve() bool {
-	spent, err := f.reserve.giveUp()
-	if err != nil {
-		f.o.Logger.Error("the disk is full, and the reserve cannot be removed", "file", f.reserve.name, "error", err)
+	r := &f.reserve
+	if r.bytes == 0 || r.spent || !disk.Exists(r.name) {
+		return false
 	}
-	if spent {
-		f.o.Logger.Warn("the disk is full: the reserve is used for writes that withdraw rights, and no other write runs until there is free space",
-			"file", f.reserve.name, "bytes", f.reserve.bytes)
+	if err := disk.Remove(r.name); err != nil {
+		f.o.Logger.Error("the disk is full, and the reserve cannot be removed", "file", r.name, "error", err)
+		return false
 	}
-	return spent
+	f.o.Logger.Warn("the disk is full: the reserve is used for writes that withdraw rights, and no other write runs until there is free space",
+		"file", r.name, "bytes", r.bytes)
+	r.spent, r.total = true, 0
+	clear(r.writes)
+	return true
 }
 
 // holdReserveAgain makes the reserve again once the disk has room, and lets all writes run.

@@ -126,15 +126,9 @@ type Drain func(ctx context.Context) (resume func(), drained bool)
 func (f *File) Run(ctx context.Context, beside func(context.Context), drain Drain) error {
 	ctx, halt := context.WithCancel(ctx)
 	defer halt()
+	defer context.AfterFunc(f.failures.intact, halt)()
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-f.failures.failed:
-			halt()
-		case <-ctx.Done():
-		}
-	})
 	wg.Go(func() {
 		defer stop()
 		beside(ctx)
