@@ -156,7 +156,7 @@ func (s *Store) SubscriptionList(ctx context.Context, organization int64, status
 
 // BoundLog sets the limits of the write-ahead log in bytes.
 func BoundLog(o Options, restart, warn int64) Options {
-	o.logBounds = sqlite.LogBounds{Restart: restart, Warn: warn}
+	o.tune = func(e *sqlite.Options) { e.LogBounds = sqlite.LogBounds{Restart: restart, Warn: warn} }
 	return o
 }
 

@@ -104,12 +104,11 @@ func (o Options) engine() (sqlite.Options, *foundKeys) {
 		find = encryption.Source.FindOrCreate
 	}
 	e := sqlite.Options{
-		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, IsCopy: o.isCopy, LogBounds: o.logBounds,
-		Reserve: o.Reserve, Logger: o.Logger, Now: o.Now,
+		Path: o.Path, Schema: o.Schema, Upgrades: schemaUpgrades[:], Synchronous: o.Synchronous, IsCopy: o.isCopy, Reserve: o.Reserve,
+		Logger: o.Logger, Now: o.Now,
 	}
-	e.Reached = o.upgradeReached
-	if e.Upgrades == nil {
-		e.Upgrades = schemaUpgrades[:]
+	if o.tune != nil {
+		o.tune(&e)
 	}
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		found.keys, err = find(encryption.Source{Path: path, Key: o.EncryptionKey}, start)

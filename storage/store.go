@@ -52,11 +52,9 @@ type Options struct {
 	Logger        *slog.Logger      // nil means slog.Default
 	Now           func() time.Time  // of writes; nil means time.Now. The demo writes the past with it
 
-	isCopy         bool                                                           // Restore sets it: the file is a copy, and no server uses it
-	findKeys       func(encryption.Source, sqlite.Start) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate
-	upgrades       []sqlite.Step                                                  // nil means schemaUpgrades
-	upgradeReached func(point string)                                             // receives the progress of an upgrade
-	logBounds      sqlite.LogBounds
+	isCopy   bool                                                           // Restore sets it: the file is a copy, and no server uses it
+	findKeys func(encryption.Source, sqlite.Start) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate
+	tune     func(*sqlite.Options)                                          // changes the options of the engine; may be nil
 }
 
 // Observer receives figures for metrics after each commit, as queue.Observer does. Its methods must return at once.

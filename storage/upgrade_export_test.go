@@ -14,9 +14,12 @@ type Step = func(*Tx) error
 // Upgrading returns options of a later version, with that schema and those steps after the present ones. reached receives
 // the progress; it may be nil.
 func Upgrading(o Options, schema string, reached func(point string), steps ...Step) Options {
-	o.Schema, o.upgradeReached, o.upgrades = schema, reached, slices.Clone(schemaUpgrades[:])
-	for _, step := range steps {
-		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&Tx{t}) })
+	o.Schema = schema
+	o.tune = func(e *sqlite.Options) {
+		e.Reached, e.Upgrades = reached, slices.Clone(schemaUpgrades[:])
+		for _, step := range steps {
+			e.Upgrades = append(e.Upgrades, func(t *sqlite.Tx) error { return step(&Tx{t}) })
+		}
 	}
 	return o
 }
