@@ -59,29 +59,23 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	return sqlite.Examine(ctx, e)
 }
 
-// RekeyOptions select the file and its new encryption key. OldKey and NewKey have the form of EncryptionKey and may be
-// empty; see encryption.Change.
-type RekeyOptions struct {
-	Options
-	OldKey string
-	NewKey string
-}
-
-// Rekeyed is the result of Rekey.
-type Rekeyed = encryption.Changed
+// KeyChange and Rekeyed are what Rekey gets and returns.
+type (
+	KeyChange = encryption.Change
+	Rekeyed   = encryption.Changed
+)
 
 // Rekey replaces the encryption key; see encryption.Change. If the file has an owner, it returns ErrInUse.
-func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
+func Rekey(ctx context.Context, o Options, change KeyChange) (result Rekeyed, err error) {
 	// Check this first, because the engine creates a lock file.
 	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
 			"set storage.path to the file whose key is to change")
 	}
-	o.Options, err = o.complete()
+	o, err = o.complete()
 	if err != nil {
 		return result, err
 	}
-	change := encryption.Change{Old: o.OldKey, New: o.NewKey}
 	o.findKeys = change.Find
 	file, key, err := o.openFile(ctx, queue.NewMemory(o.Policy, o.Observer, o.Logger))
 	if err != nil {

@@ -81,7 +81,7 @@ func TestPlanted(t *testing.T) {
 		{"a restore", func(a attackedFiles) error { _, err := storage.Restore(a.t.Context(), a.o, a.from); return err }, false,
 			append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.restoring", "keyhook.db.restoring-wal", "keyhook.db.restoring.lock"}},
 		{"a change of the key", func(a attackedFiles) error {
-			_, err := storage.Rekey(a.t.Context(), storage.RekeyOptions{Options: a.o})
+			_, err := storage.Rekey(a.t.Context(), a.o, storage.KeyChange{})
 			return err
 		}, false, append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.key.part"}},
 		{"a look at the files", func(a attackedFiles) error {

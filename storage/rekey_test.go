@@ -130,7 +130,7 @@ func (x sealedFile) beside(t *testing.T) []string {
 }
 
 func (x sealedFile) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
-	return storage.Rekey(ctx, storage.RekeyOptions{Options: x.o, OldKey: oldKey, NewKey: newKey})
+	return storage.Rekey(ctx, x.o, storage.KeyChange{Old: oldKey, New: newKey})
 }
 
 // query reads one value from a closed file.

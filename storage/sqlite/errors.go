@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	modernc "modernc.org/sqlite"
 
@@ -77,11 +78,8 @@ func Unavailable(err error) error {
 
 // unusable reports whether an error comes from the disk or the file, and not from the statement.
 func unusable(err error) bool {
-	switch code(err) & primaryMask {
-	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
-		return true
-	}
-	return false
+	of := []int{sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB}
+	return slices.Contains(of, code(err)&primaryMask)
 }
 
 // Advise adds to an error of SQLite about a file that Open reads what it means and what to do.

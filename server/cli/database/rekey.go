@@ -48,16 +48,17 @@ func (o Options) runRekey(cmd *cobra.Command, oldFile, newFile string) error {
 	if err != nil {
 		return err
 	}
-	options := storage.RekeyOptions{Options: storage.Options{
+	options := storage.Options{
 		Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr(), nil),
-	}}
-	if options.OldKey, err = keyOf(flagOldKey, oldFile); err != nil {
+	}
+	var change storage.KeyChange
+	if change.Old, err = keyOf(flagOldKey, oldFile); err != nil {
 		return err
 	}
-	if options.NewKey, err = keyOf(flagNewKey, newFile); err != nil {
+	if change.New, err = keyOf(flagNewKey, newFile); err != nil {
 		return err
 	}
-	done, err := storage.Rekey(o.UntilSignal(cmd.Context()), options)
+	done, err := storage.Rekey(o.UntilSignal(cmd.Context()), options, change)
 	if err != nil {
 		return err
 	}
