@@ -22,7 +22,7 @@ func (s *scheduler) beginKind(l *lane) int {
 // The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
 // places.
 func (s *scheduler) mayBegin(l *lane) bool {
-	if l.stages[queued] == 0 || !s.isCurrent(l) || !l.sends {
+	if l.stages[queued] == 0 || !l.isCurrent() || !l.sends {
 		return false
 	}
 	if l.isFailing() {
@@ -50,7 +50,6 @@ func (s *scheduler) beginLimit(l *lane) int {
 	return free + min(2*l.recent.ends.recent(s.ends.number), maxBegunPerLaneSlot*s.options.PerSubscription)
 }
 
-// mayProbe reports whether a failing lane may send its probe now.
 func (s *scheduler) mayProbe(l *lane) bool {
 	return l.isQuiet() && s.probeIsDue(l)
 }
@@ -78,10 +77,9 @@ func (s *scheduler) beginNext() {
 		return
 	}
 	s.begin.running, s.begin.started = true, s.clock
-	s.worker.batches <- batch
+	s.worker.begin(batch)
 }
 
-// collect appends attempts of the lanes that wait for the resource.
 func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
 	for len(batch) < maxBatch && s.lanes.resources[beginPlaces].Used < s.lanes.resources[beginPlaces].Capacity {
 		l := s.lanes.resources[kind].Next(1)
@@ -103,13 +101,14 @@ func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
 // comes.
 func (b *beginState) lead() time.Duration { return min(2*b.took, maxBeginLead) }
 
-func (s *scheduler) finishBegin(m beginReturned) {
-	s.begin.running, s.begin.spareBatch = false, m.starts
+// finishBegin takes the rows of the attempts. A row of 0 means that the store refused the attempt.
+func (s *scheduler) finishBegin(starts []webhook.Start, rows []int64, err error) {
+	s.begin.running, s.begin.spareBatch = false, starts
 	s.begin.took = s.clock.Sub(s.begin.started)
-	if s.begin.failed = m.err != nil; s.begin.failed {
-		s.storeFails(stepBegin, m.err)
+	if s.begin.failed = err != nil; s.begin.failed {
+		s.storeFails(stepBegin, err)
 		s.begin.after = s.clock.Add(s.options.PollInterval)
-		for _, start := range slices.Backward(m.starts) {
+		for _, start := range slices.Backward(starts) {
 			a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
 			s.lanes.returnToHead(a)
 			s.update(a.lane)
@@ -117,9 +116,9 @@ func (s *scheduler) finishBegin(m beginReturned) {
 		return
 	}
 	s.storeWorks(stepBegin)
-	for i, start := range m.starts {
+	for i, start := range starts {
 		a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
-		if a.row = m.rows[i]; a.row == 0 {
+		if a.row = rows[i]; a.row == 0 {
 			// The subscription has changed, or the delivery has ended. Both are read again.
 			s.lanes.move(a, gone)
 			a.lane.wantVersion++
@@ -143,7 +142,7 @@ func (s *scheduler) queueOrRelease(a *attempt) {
 // mustRelease reports whether an attempt must not wait for a slot behind so many others of its lane.
 func (s *scheduler) mustRelease(a *attempt, others int) bool {
 	l := a.lane
-	return s.stopping || a.weight == 0 || s.isCurrent(l) && (!l.sends || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
+	return s.stopping || a.weight == 0 || l.isCurrent() && (!l.sends || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
 }
 
 // enterBegun adds a job whose first attempt has begun in the transaction that created it. If there is no room for it, it is released.
@@ -207,7 +206,6 @@ type endPeriods struct {
 	began  time.Time
 }
 
-// update starts the next period if the current one is over.
 func (p *endPeriods) update(now time.Time, begin time.Duration) {
 	length := max(begin, minEndPeriod)
 	switch past := now.Sub(p.began); {
@@ -230,22 +228,23 @@ type endCounter struct {
 // recent returns how many requests ended in this period and the last one. About as many slots become free soon. A lane that
 // hangs has none.
 func (c *endCounter) recent(period int64) int {
-	switch c.period {
-	case period:
-		return c.current + c.last
-	case period - 1:
-		return c.current
-	}
-	return 0
+	c.advance(period)
+	return c.current + c.last
 }
 
 func (c *endCounter) count(period int64) {
-	if c.period != period {
-		c.last = 0
-		if c.period == period-1 {
-			c.last = c.current
-		}
-		c.period, c.current = period, 0
-	}
+	c.advance(period)
 	c.current++
+}
+
+func (c *endCounter) advance(period int64) {
+	switch period - c.period {
+	case 0:
+		return
+	case 1:
+		c.last = c.current
+	default:
+		c.last = 0
+	}
+	c.period, c.current = period, 0
 }

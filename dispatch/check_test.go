@@ -128,8 +128,8 @@ func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error)
 		}
 		s.addAttempt(&t, a, jobsOfEvent)
 	}
-	t.used[sendSlots] += len(l.tests.running)
-	if l.table.reading {
+	t.used[sendSlots] += l.tests.running
+	if l.table.read != nil {
 		t.used[readSlots]++
 	}
 	if l.table.failedReads > 0 {
@@ -224,12 +224,12 @@ func (s *scheduler) checkOpenings() error {
 		l := s.lanes.of[subscription]
 		isForgotten := l == nil && lane.taken > 0 && lane.room == (room{})
 		if !isForgotten && (l == nil || l.room != lane.room) || lane.taken < 0 {
-			return fmt.Errorf("lane %d has the opening %+v", subscription, *lane)
+			return fmt.Errorf("lane %d has the opening %+v", subscription, lane)
 		}
 		taken += lane.taken
 	}
-	if inUse := s.lanes.resources[beginPlaces].Used; o.places.Used() < inUse+taken {
-		return fmt.Errorf("%d begin places are in use and %d are taken, but %d are counted", inUse, taken, o.places.Used())
+	if inUse := s.lanes.resources[beginPlaces].Used; o.places.Used < inUse+taken {
+		return fmt.Errorf("%d begin places are in use and %d are taken, but %d are counted", inUse, taken, o.places.Used)
 	}
 	for id, org := range s.lanes.orgs {
 		if o.places.UsedBy(id) < org.used(beginPlaces) {

@@ -9,19 +9,10 @@
 //
 // # Stages of an attempt
 //
-// An attempt is in one stage at a time. Only lanes.go changes the stage, with all counters that depend on it.
+// An attempt is in one stage at a time. Only lanes.go changes the stage, with all counters that depend on it. lane.go says what
+// each stage means, and which other stages may follow.
 //
 //	queued --> beginning --> begun --> sending --> ended --> settled
-//
-//	stage      meaning                                         other next stages
-//	queued     due, in the head of its lane                    gone: the head shrinks
-//	beginning  being recorded                                  queued: the store fails; gone: it refuses; releasing
-//	begun      on record, waits for a slot                     releasing
-//	sending    its request is in progress                      begun, releasing: a change came first; gone: interrupted
-//	ended      its request has ended, result being recorded    gone: interrupted
-//	settled    its result is on record, it has left memory
-//	releasing  must not be sent, its record is being deleted   gone
-//	gone       not in memory, the store knows the delivery     queued: the delivery is read; begun, releasing: it is new
 //
 // The first attempt of a new delivery may begin in the transaction that creates the delivery. Its first stage is begun.
 //
@@ -33,7 +24,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,16 +32,15 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Dispatcher sends the pending deliveries of a store. Use New.
+// Dispatcher sends the pending deliveries of a store. Its inbox and its openings make it a webhook.Watcher. Use New.
 type Dispatcher struct {
 	options Options
 	log     *slog.Logger
 	store   store
 	sender  *sender.Sender
 	backoff Backoff
-	inbox   *inbox
-
-	openings openings
+	*inbox
+	openings
 
 	lastTick atomic.Int64
 	lag      struct {
@@ -75,7 +64,6 @@ type checks struct {
 type store interface {
 	// Lanes lists all subscriptions with pending deliveries.
 	Lanes(ctx context.Context) ([]webhook.Lane, error)
-	// Target returns the current address, secrets and health of a subscription.
 	Target(ctx context.Context, subscription int64) (webhook.Target, error)
 	// PendingJobs lists the pending deliveries of a subscription, the earliest due time first. It includes deliveries
 	// that are not due yet. It omits those in inMemory.
@@ -93,11 +81,9 @@ type store interface {
 	// subscriptions.
 	Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error)
 
-	// SubscriptionRow returns the row of a subscription.
 	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)
 	// BeginTest makes a test event and begins its only attempt. The event is the example of eventType; see queue.Queue.BeginTest.
 	BeginTest(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Target, webhook.Job, int64, error)
-	// Attempt returns the record of an attempt.
 	Attempt(ctx context.Context, row int64) (webhook.Attempt, error)
 }
 
@@ -112,9 +98,8 @@ func New(store store, o Options) *Dispatcher {
 			Transport: o.Transport, HeaderPrefix: o.HeaderPrefix, Timeout: o.Timeout, MaxRetryAfter: o.RetryMax,
 			AllowHTTP: o.AllowHTTP, Logger: o.Logger,
 		}),
-		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
-		inbox:   newInbox(),
-
+		backoff:  Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
+		inbox:    newInbox(),
 		openings: newOpenings(maxBegunPerSlot * o.Concurrency),
 		stopped:  make(chan struct{}),
 	}
@@ -132,52 +117,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		defer idle.CloseIdleConnections()
 	}
-	w := newWorker(context.WithoutCancel(ctx), d)
+	w := newWorker(ctx, d)
 	defer w.interrupt(nil)
 	defer w.stopRecording()
-	w.running.Go(w.begin)
 	w.running.Go(w.record)
-	for range maxReads {
-		w.running.Go(func() {
-			for q := range w.reads {
-				w.inbox.post(w.runRead(ctx, q)) // a read ends with ctx
-			}
-		})
-	}
 	newScheduler(d, w).run(ctx)
-	close(w.batches)
-	close(w.reads)
 	close(w.ended)
 	w.running.Wait()
 	return nil
-}
-
-// DeliveriesCreated takes new pending deliveries from the store. The caller must not use the slice afterwards. It never blocks. It
-// is part of webhook.Watcher.
-func (d *Dispatcher) DeliveriesCreated(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
-
-// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. It never
-// waits. It is part of webhook.Watcher.
-func (d *Dispatcher) TakePlace(organization, subscription int64) bool {
-	return d.openings.take(organization, subscription)
-}
-
-// ReturnPlace undoes TakePlace. It is part of webhook.Watcher.
-func (d *Dispatcher) ReturnPlace(organization, subscription int64) {
-	d.openings.giveBack(organization, subscription)
-}
-
-// SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
-// no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never
-// blocks. It is part of webhook.Watcher.
-func (d *Dispatcher) SubscriptionsChanged(subscriptions ...int64) {
-	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
-}
-
-// BodiesChanged says that these events have other bodies now. After it returns, no attempt starts with an old body. An attempt
-// that is already connecting goes on. It never blocks. It is part of webhook.Watcher.
-func (d *Dispatcher) BodiesChanged(events []int64) {
-	d.inbox.postChange(bodiesChanged{slices.Clone(events)})
 }
 
 // Unsaved returns the number of attempts that have ended, but whose result cannot be saved. Dispatcher tries again.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -8,47 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// message tells the scheduler that something has happened. Messages hold copies and keys, never an attempt.
-type message any
-
-type (
-	// jobsCreated: there are new deliveries.
-	jobsCreated struct{ jobs []webhook.Job }
-	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
-	subscriptionsChanged struct{ subscriptions []int64 }
-	// bodiesChanged: the bodies of these events were replaced.
-	bodiesChanged struct{ events []int64 }
-
-	// beginReturned: the attempts are recorded under these rows. A row of 0 means that the store refused the attempt.
-	beginReturned struct {
-		starts []webhook.Start
-		rows   []int64
-		err    error
-	}
-	// releaseFailed: the store failed to release attempts. The worker tries again.
-	releaseFailed struct{ err error }
-	// attemptsReleased: the attempts have no record any more.
-	attemptsReleased struct{ attempts []attemptKey }
-	// sendRefused: the attempt was not sent, because something had changed since the decision.
-	sendRefused struct{ attempt attemptKey }
-	// requestEnded: the request of the attempt has ended.
-	requestEnded struct {
-		attempt attemptKey
-		failed  bool
-	}
-	// recordFailed: the store failed to save the result. The worker tries again.
-	recordFailed struct {
-		attempt attemptKey
-		err     error
-	}
-	// resultsRecorded: the results are saved.
-	resultsRecorded struct {
-		attempts []attemptKey
-		settled  []webhook.Settled
-	}
-	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
-	attemptInterrupted struct{ attempt attemptKey }
-)
+// message tells the scheduler that something has happened: the scheduler calls it. It holds copies and keys, never an attempt.
+type message func(s *scheduler)
 
 // inbox is the only way to the scheduler. Many goroutines write to it, only the scheduler reads, and nobody waits. Jobs
 // from the store are bounded in bytes. Beyond the bound, only their subscriptions are kept, and the jobs are read from
@@ -68,46 +30,70 @@ func newInbox() *inbox {
 	return &inbox{wake: make(chan struct{}, 1), newBytes: fair.NewLedger(maxNewBytes), spilled: map[int64]int64{}}
 }
 
-func (b *inbox) post(m message) {
+// write calls add under the lock, and wakes the scheduler.
+func (b *inbox) write(add func()) {
 	b.mu.Lock()
-	b.messages = append(b.messages, m)
+	add()
 	b.mu.Unlock()
-	b.notify()
-}
-
-func (b *inbox) notify() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
 	}
 }
 
-// addJobs posts the jobs of one organization. If that organization has no room, it keeps only their subscriptions.
-func (b *inbox) addJobs(jobs []webhook.Job) {
+func (b *inbox) post(m message) {
+	b.write(func() { b.messages = append(b.messages, m) })
+}
+
+// postChange posts m and counts it in one step. Whoever has read that many changes has read m.
+func (b *inbox) postChange(m message) {
+	b.write(func() {
+		b.messages = append(b.messages, m)
+		b.changes.Add(1)
+	})
+}
+
+// SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
+// no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never
+// blocks. It is part of webhook.Watcher.
+func (b *inbox) SubscriptionsChanged(subscriptions ...int64) {
+	changed := slices.Clone(subscriptions)
+	b.postChange(func(s *scheduler) { s.noteChanges(changed) })
+}
+
+// BodiesChanged says that these events have other bodies now. After it returns, no attempt starts with an old body. An attempt
+// that is already connecting goes on. It never blocks. It is part of webhook.Watcher.
+func (b *inbox) BodiesChanged(events []int64) {
+	changed := slices.Clone(events)
+	b.postChange(func(s *scheduler) { s.dropBodies(changed) })
+}
+
+// DeliveriesCreated takes new pending deliveries of one organization from the store. If that organization has no room, it keeps only
+// their subscriptions. The caller must not use the slice afterwards. It never blocks. It is part of webhook.Watcher.
+func (b *inbox) DeliveriesCreated(jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
-	organization := jobs[0].Organization
 	size := jobWeight * len(jobs)
 	for i := range jobs {
 		if i == 0 || jobs[i].Event != jobs[i-1].Event { // otherwise it shares the body
 			size += len(jobs[i].Body)
 		}
 	}
-	b.mu.Lock()
-	if b.newBytes.Allows(organization, size) {
-		b.newBytes.Charge(organization, size)
-		b.messages = append(b.messages, jobsCreated{jobs})
-	} else {
-		b.spill(jobs)
-	}
-	b.mu.Unlock()
-	b.notify()
+	b.write(func() {
+		if kept := b.keep(jobs, size); len(kept) > 0 {
+			b.messages = append(b.messages, func(s *scheduler) { s.addNewJobs(kept) })
+		}
+	})
 }
 
-// spill keeps only the subscriptions of the jobs. Jobs that have begun are kept without their bodies.
-func (b *inbox) spill(jobs []webhook.Job) {
-	var begun []webhook.Job
+// keep returns the jobs if there is room. Otherwise it returns those that have begun, without their bodies, and keeps only the
+// subscriptions of the others.
+func (b *inbox) keep(jobs []webhook.Job, size int) (begun []webhook.Job) {
+	if organization := jobs[0].Organization; b.newBytes.Allows(organization, size) {
+		b.newBytes.Charge(organization, size)
+		return jobs
+	}
 	for _, j := range jobs {
 		if j.Begun {
 			j.Body = nil
@@ -116,18 +102,7 @@ func (b *inbox) spill(jobs []webhook.Job) {
 			b.spilled[j.Subscription] = j.Organization
 		}
 	}
-	if len(begun) > 0 {
-		b.messages = append(b.messages, jobsCreated{begun})
-	}
-}
-
-// postChange posts m and counts it in one step. Whoever has read that many changes has read m.
-func (b *inbox) postChange(m message) {
-	b.mu.Lock()
-	b.messages = append(b.messages, m)
-	b.changes.Add(1)
-	b.mu.Unlock()
-	b.notify()
+	return begun
 }
 
 // takeAll empties the inbox; empty becomes its next buffer. It also returns the spilled subscriptions with their

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,11 +14,8 @@ const lateAfter = time.Minute
 
 // lag says which deliveries are late, and why.
 type lag struct {
-	// stalledSince is when Keyhook itself last made progress, if deliveries wait for nothing but Keyhook. It is zero if
-	// no delivery waits for Keyhook.
-	stalledSince time.Time
-	// stallCause says what Keyhook fails to do since then.
-	stallCause string
+	stalledSince time.Time // when Keyhook itself last made progress; zero: no delivery waits for nothing but Keyhook
+	stallCause   string    // what Keyhook fails to do since then
 	// lateSubscriptions counts healthy subscriptions without a rate limit whose first delivery has waited for more than
 	// a minute. They wait for a slow receiver, or for a slot of their organization.
 	lateSubscriptions int
@@ -108,18 +106,10 @@ func (l *lane) dueSince() int64 {
 	if l.bucket != nil || l.target == nil || l.isOrdered() || !l.sends || l.gate.Status != webhook.Healthy {
 		return 0
 	}
-	switch {
-	case l.begun.first != nil:
-		return l.begun.first.DueAt
-	case l.head.first != nil:
-		return l.head.first.DueAt
+	if first := cmp.Or(l.begun.first, l.head.first); first != nil {
+		return first.DueAt
 	}
 	return 0
-}
-
-func (s *scheduler) updateLate(l *lane) {
-	due := l.dueSince()
-	s.lanes.setLate(l, due != 0 && s.now-due > lateAfter.Milliseconds())
 }
 
 // lateWake calls at with the time at which the lane may become late. It rounds up to ten seconds. That is exact enough,

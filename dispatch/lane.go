@@ -8,18 +8,18 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// stage says how far an attempt has come. The package comment shows the ways between the stages.
+// stage says how far an attempt has come. After the semicolon are the next stages that the package comment does not show.
 type stage uint8
 
 const (
-	gone      stage = iota // not in memory: the store alone knows the delivery
-	queued                 // due, in the head of its lane
-	beginning              // in the Begin that runs
-	begun                  // recorded, waits for a slot
-	releasing              // recorded, but must not be sent: its record is being deleted
-	sending                // its request is in progress
-	ended                  // its request has ended, and its result is being recorded
-	settled                // its result is recorded, and it has left memory
+	gone      stage = iota // not in memory, the store knows the delivery; begun, releasing: the delivery is new
+	queued                 // due, in the head of its lane; gone: the head shrinks
+	beginning              // being recorded; queued: the store fails; gone: it refuses; releasing
+	begun                  // on record, waits for a slot; releasing
+	releasing              // must not be sent, its record is being deleted; gone
+	sending                // its request is in progress; begun, releasing: a change came first; gone: interrupted
+	ended                  // its request has ended, result being recorded; gone: interrupted
+	settled                // its result is on record, it has left memory
 	stageCount
 )
 
@@ -49,10 +49,8 @@ type attempt struct {
 	setAside       bool      // its result alone cannot be saved, and blocks only its lane
 }
 
-// attemptKey names an attempt in messages.
 type attemptKey struct{ subscription, delivery int64 }
 
-// queue is a first-in, first-out list of attempts.
 type queue struct{ first, last *attempt }
 
 func (q *queue) push(a *attempt) {
@@ -101,20 +99,19 @@ type lane struct {
 	parked bool // its subscription is closed: its jobs are dropped, and the table is not read
 	late   bool // its first delivery has waited for long, and no owner's setting explains that
 
-	turns [resourceKinds]fair.Turn[*lane]
-	wake  wakeTime
-	room  room // for new deliveries, as openings knows it
+	turns     [resourceKinds]fair.Turn[*lane]
+	wakeAt    int64 // 0: none
+	wakeIndex int   // in the timetable, from 1; 0: not in it
+	room      room  // for new deliveries, as openings knows it
 }
 
-// knownSubscription is the cached state of a lane's subscription. It is current if version equals wantVersion and
-// globalVersion equals the scheduler's.
+// knownSubscription is the cached state of a lane's subscription. It is current if version equals wantVersion.
 type knownSubscription struct {
 	target               *sender.Target // nil: never read
 	gate                 webhook.Gate   // of target, with the latest health
 	sends                bool           // attempts could begin when the health was read
 	bucket               *fair.Bucket   // of its rate limit; nil: no limit
 	version, wantVersion uint64
-	globalVersion        uint64
 	refusedEpoch         int64 // the epoch in which the store refused a Begin; 0: none
 }
 
@@ -124,18 +121,16 @@ type laneTable struct {
 	nextDue int64 // earliest due time of the deliveries in the table; 0: unknown
 	blocked int64 // until when the first delivery of an ordered lane waits for its next attempt, and the others behind it; 0: it does not
 
-	reading           bool
-	settledDuringRead map[int64]struct{} // deliveries settled during the read, whose result may be old; nil: none
-	arrived           bool               // new deliveries of an ordered lane came during the read
-	readAfter         int64              // no read before this time, after a read that failed or found no room
-	readSize          int                // jobs per read; it grows while the jobs that were read are due
-	failedReads       int                // in a row
+	read        *laneRead // that runs now; nil: none
+	readAfter   int64     // no read before this time, after a read that failed or found no room
+	readSize    int       // jobs per read; it grows while the jobs that were read are due
+	failedReads int       // in a row
 }
 
 // laneTests are the tests of a subscription. They use slots like attempts.
 type laneTests struct {
 	waiting []*testSlot
-	running []*testSlot
+	running int
 }
 
 type laneMemory struct {
@@ -159,10 +154,12 @@ func newLane(subscription int64) *lane {
 	}
 }
 
-// requests returns how many requests are in progress, including tests.
-func (l *lane) requests() int { return l.stages[sending] + len(l.tests.running) }
+func (k *knownSubscription) isCurrent() bool { return k.target != nil && k.version == k.wantVersion }
 
-func (t *laneTests) any() bool { return len(t.waiting)+len(t.running) > 0 }
+// requests returns how many requests are in progress, including tests.
+func (l *lane) requests() int { return l.stages[sending] + l.tests.running }
+
+func (t *laneTests) any() bool { return len(t.waiting)+t.running > 0 }
 
 // isFailing reports whether the lane gets one probe at a time: its subscription is failing, or it is disabled and its probe
 // is due.
@@ -176,7 +173,6 @@ func (s *scheduler) setHealth(l *lane, h webhook.Health) {
 	l.sends = l.gate.Sends(s.now)
 }
 
-// probeIsDue reports whether the time of the next probe has come.
 func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled() || s.isDue(l.gate.ProbeAt) }
 
 // noteDue records the due time of a delivery in the table; 0 is none.

@@ -88,14 +88,11 @@ func (t *lanes) setOrg(l *lane, organization int64) {
 	if l.org.id != unknownOrg || organization == unknownOrg {
 		return
 	}
-	if l.table.reading {
-		t.charge(l, readSlots, -1)
-	}
+	reads := one(l.table.read != nil)
+	t.charge(l, readSlots, -reads)
 	t.leaveOrg(l)
 	t.joinOrg(l, organization)
-	if l.table.reading {
-		t.charge(l, readSlots, 1)
-	}
+	t.charge(l, readSlots, reads)
 }
 
 // leaveOrg removes a lane from its organization, and drops an organization without lanes.
@@ -118,12 +115,10 @@ func (t *lanes) wait(l *lane, kind int) {
 	t.resources[kind].Wait(&l.org.accounts[kind], &l.turns[kind], l)
 }
 
-// allowed returns how much of a resource the lane's organization may use in all.
 func (t *lanes) allowed(l *lane, kind int) int {
 	return t.resources[kind].Share(l.org.used(kind))
 }
 
-// orgHasRoom reports whether the lane's organization may use that many more bytes.
 func (t *lanes) orgHasRoom(l *lane, bytes int) bool {
 	return t.resources[memoryBytes].Allows(l.org.used(memoryBytes), bytes)
 }
@@ -133,7 +128,6 @@ func (t *lanes) laneRoom(l *lane) int {
 	return (t.allowed(l, memoryBytes)-l.org.used(memoryBytes))/4 - l.memory.used
 }
 
-// hasRoom reports whether the lane may keep a job of this weight in memory.
 func (t *lanes) hasRoom(l *lane, weight int) bool {
 	return t.orgHasRoom(l, weight) && (l.memory.used == 0 || weight <= t.laneRoom(l))
 }
@@ -153,6 +147,14 @@ func (t *lanes) move(a *attempt, to stage) {
 	}
 }
 
+// one is 1 for true, for counters.
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // count adds n to every counter that counts an attempt in its stage.
 func (t *lanes) count(a *attempt, n int) {
 	if a.stage == gone || a.stage == settled {
@@ -167,15 +169,9 @@ func (t *lanes) count(a *attempt, n int) {
 	case sending:
 		t.charge(l, sendSlots, n)
 	case ended:
-		if a.failed {
-			l.recent.unsettledFailures += n
-		}
-		if a.blocksSending {
-			t.blocking += n
-		}
-		if a.setAside {
-			l.recent.setAside += n
-		}
+		l.recent.unsettledFailures += n * one(a.failed)
+		l.recent.setAside += n * one(a.setAside)
+		t.blocking += n * one(a.blocksSending)
 	}
 	if a.probe && a.stage != queued {
 		t.charge(l, probePlaces, n)
@@ -205,7 +201,6 @@ func (t *lanes) dropBody(a *attempt) {
 	a.weight, a.Body = 0, nil
 }
 
-// takeFromHead takes the lane's next job from its head so that it can begin.
 func (t *lanes) takeFromHead(l *lane) *attempt {
 	a := l.head.pop()
 	a.epoch, a.probe = l.gate.Epoch, l.isFailing()
@@ -225,7 +220,6 @@ func (t *lanes) returnToHead(a *attempt) {
 	t.move(a, queued)
 }
 
-// queueForSending makes an attempt with a record wait for a slot.
 func (t *lanes) queueForSending(a *attempt) {
 	a.lane.begun.push(a)
 	t.move(a, begun)
@@ -237,7 +231,6 @@ func (t *lanes) release(a *attempt) {
 	t.move(a, releasing)
 }
 
-// takeBegun takes the lane's next begun attempt so that it can be sent.
 func (t *lanes) takeBegun(l *lane) *attempt {
 	a := l.begun.pop()
 	t.move(a, sending)
@@ -251,49 +244,33 @@ func (t *lanes) setBlocksSending(a *attempt, blocks bool) {
 	t.count(a, 1)
 }
 
-// startTest gives a slot to the first test of the lane.
 func (t *lanes) startTest(l *lane) {
 	test := l.tests.waiting[0]
-	l.tests.waiting = removeTest(l.tests.waiting, test)
-	l.tests.running = append(l.tests.running, test)
-	t.charge(l, sendSlots, 1)
+	l.tests.waiting = l.tests.waiting[1:]
+	test.granted = true
+	t.countTest(l, 1)
 	test.reply <- true
 }
 
-// endTest returns the slot of a test.
-func (t *lanes) endTest(l *lane, test *testSlot) {
-	l.tests.running = removeTest(l.tests.running, test)
-	t.charge(l, sendSlots, -1)
+func (t *lanes) countTest(l *lane, n int) {
+	l.tests.running += n
+	t.charge(l, sendSlots, n)
 }
 
-// setReading says whether a read of the lane runs.
-func (t *lanes) setReading(l *lane, reading bool) {
-	n := -1
-	if reading {
-		n = 1
-	}
-	l.table.reading, l.table.settledDuringRead, l.table.arrived = reading, nil, false
-	t.charge(l, readSlots, n)
+// setRead sets the read of the lane that runs; nil: it has ended.
+func (t *lanes) setRead(l *lane, r *laneRead) {
+	t.charge(l, readSlots, one(r != nil)-one(l.table.read != nil))
+	l.table.read = r
 }
 
-// setFailedReads sets how many reads of the lane have failed in a row.
 func (t *lanes) setFailedReads(l *lane, n int) {
-	if l.table.failedReads > 0 {
-		t.failingReads--
-	}
-	if l.table.failedReads = n; n > 0 {
-		t.failingReads++
-	}
+	t.failingReads += one(n > 0) - one(l.table.failedReads > 0)
+	l.table.failedReads = n
 }
 
-// setLate says whether the lane is late.
 func (t *lanes) setLate(l *lane, late bool) {
-	if l.late {
-		t.late--
-	}
-	if l.late = late; late {
-		t.late++
-	}
+	t.late += one(late) - one(l.late)
+	l.late = late
 }
 
 // trimHead keeps the first n jobs of the head and leaves the rest to the table.

@@ -13,7 +13,7 @@ import (
 func currentLane(s *scheduler, subscription, organization int64) *lane {
 	l := s.lanes.laneOf(subscription, organization)
 	l.target = &sender.Target{Target: webhook.Target{Subscription: subscription, Organization: organization, Gate: webhook.Gate{Webhooks: true}}}
-	l.version, l.globalVersion = l.wantVersion, s.changes.globalVersion
+	l.version = l.wantVersion
 	s.setHealth(l, webhook.Health{Status: webhook.Healthy, Epoch: 1})
 	return l
 }
@@ -25,18 +25,18 @@ func TestPlacesOfNewDeliveries(t *testing.T) {
 		t.Parallel()
 		const organization, subscription, limit = 1, 1, 16
 		o := newOpenings(1024)
-		o.setClosed(false)
+		o.open.Store(true)
 		o.set(subscription, room{limit: limit})
 		for round := range 100 {
 			taken := 0
-			for o.take(organization, subscription) {
+			for o.TakePlace(organization, subscription) {
 				taken++
 			}
 			if taken != limit || !o.anyTaken(0) {
 				t.Fatalf("%d places in round %d, want %d", taken, round, limit)
 			}
 			for range taken {
-				o.giveBack(organization, subscription)
+				o.ReturnPlace(organization, subscription)
 			}
 			if o.anyTaken(0) || o.places.UsedBy(organization) != 0 {
 				t.Fatal("a place is taken after all were given back")
@@ -54,12 +54,12 @@ func TestPlacesOfNewDeliveries(t *testing.T) {
 			s.updateOpenings()
 			l := currentLane(s, 1, 1)
 			s.openLane(l)
-			if !s.openings.take(1, 1) {
+			if !s.TakePlace(1, 1) {
 				t.Fatal("the test is wrong: the lane has no place")
 			}
 			wait(s, l)
 			s.openLane(l)
-			if s.openings.take(1, 1) {
+			if s.TakePlace(1, 1) {
 				t.Error("it begins")
 			}
 		})
@@ -107,8 +107,8 @@ func TestARequestEndsBeforeItsResultIsSaved(t *testing.T) {
 	d := New(nil, Options{Transport: answering{}})
 	w := newWorker(t.Context(), d)
 	target := d.sender.Prepare(webhook.Target{URL: "https://a.example/", Secret: webhook.KnownSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")})
-	w.ended = make(chan attemptResult) // nobody takes the result yet
-	w.send(&sendOrder{Job: webhook.Job{Delivery: 1, Subscription: 1}, target: target})
+	w.ended = make(chan *sendOrder) // nobody takes the result yet
+	w.send(&sendOrder{Attempt: sender.Attempt{Job: webhook.Job{Delivery: 1, Subscription: 1}, Target: target}})
 	select {
 	case <-d.inbox.wake:
 	case <-time.After(10 * time.Second):
@@ -130,18 +130,18 @@ func TestNewDeliveriesLeavePlaces(t *testing.T) {
 	t.Parallel()
 	const organization, lanes, another = 1, 120, 1000
 	o := newOpenings(1024)
-	o.setClosed(false)
+	o.open.Store(true)
 	for lane := range int64(lanes) {
 		o.set(lane, room{limit: 16})
 	}
 	o.set(another, room{limit: 16})
 	for range 16 {
 		for lane := range int64(lanes) {
-			o.take(organization, lane)
+			o.TakePlace(organization, lane)
 		}
 	}
-	if o.places.Used() < 512 || !o.take(organization, another) {
-		t.Errorf("%d places were taken, and the other lane gets none", o.places.Used())
+	if o.places.Used < 512 || !o.TakePlace(organization, another) {
+		t.Errorf("%d places were taken, and the other lane gets none", o.places.Used)
 	}
 }
 
@@ -149,23 +149,23 @@ func TestNewDeliveriesLeavePlaces(t *testing.T) {
 func TestPlaceOfDroppedLane(t *testing.T) {
 	t.Parallel()
 	o := newOpenings(8)
-	o.setClosed(false)
+	o.open.Store(true)
 	o.set(7, room{limit: 1})
-	if !o.take(1, 7) {
+	if !o.TakePlace(1, 7) {
 		t.Fatal("no place")
 	}
-	o.forget(7)
+	o.set(7, room{})
 	o.set(7, room{limit: 1})
-	if o.take(1, 7) {
+	if o.TakePlace(1, 7) {
 		t.Error("a second place")
 	}
-	o.giveBack(1, 7)
-	if !o.take(1, 7) {
+	o.ReturnPlace(1, 7)
+	if !o.TakePlace(1, 7) {
 		t.Error("no place after the first was given back")
 	}
-	o.forget(7)
-	o.giveBack(1, 7)
-	if len(o.lanes) > 0 || o.places.Used() > 0 {
-		t.Errorf("%d lanes and %d places stay", len(o.lanes), o.places.Used())
+	o.set(7, room{})
+	o.ReturnPlace(1, 7)
+	if len(o.lanes) > 0 || o.places.Used > 0 {
+		t.Errorf("%d lanes and %d places stay", len(o.lanes), o.places.Used)
 	}
 }

@@ -10,7 +10,6 @@ const (
 	maxWeight = webhook.MaxEvent + 4<<10
 )
 
-// jobsToRead returns how many more jobs the lane may read.
 func (s *scheduler) jobsToRead(l *lane) int {
 	n := min(s.lanes.laneRoom(l)/l.memory.averageJob, l.maxQueued()-l.stages[queued])
 	if l.memory.used == 0 && s.lanes.orgHasRoom(l, maxWeight) {
@@ -28,11 +27,10 @@ func (l *lane) maxQueued() int {
 	return int(min(max(l.bucket.Limit()/4, float64(limitedHeadBytes/l.memory.averageJob), 1), maxHead))
 }
 
-// admit adds a due job to the head if there is room.
 func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	w := weight(j)
 	switch {
-	case !s.isCurrent(l):
+	case !l.isCurrent():
 	case l.isFailing():
 		limit = 1
 	case l.bucket != nil:

@@ -88,10 +88,10 @@ func TestChangedBodies(t *testing.T) {
 	}{
 		"queued": {enqueued, func(*scheduler, *attempt) {}, gone},
 		"beginning, and the store fails": {begins, func(s *scheduler, a *attempt) {
-			s.finishBegin(beginReturned{[]webhook.Start{{Delivery: a.Delivery, Subscription: a.Subscription}}, nil, errors.New("the disk is full")})
+			s.finishBegin([]webhook.Start{{Delivery: a.Delivery, Subscription: a.Subscription}}, nil, errors.New("the disk is full"))
 		}, gone},
 		"beginning": {begins, func(s *scheduler, a *attempt) {
-			s.finishBegin(beginReturned{[]webhook.Start{{Delivery: a.Delivery, Subscription: a.Subscription}}, []int64{1}, nil})
+			s.finishBegin([]webhook.Start{{Delivery: a.Delivery, Subscription: a.Subscription}}, []int64{1}, nil)
 		}, releasing},
 		"begun": {func(s *scheduler, l *lane) *attempt {
 			s.enterBegun(l, job)
@@ -107,7 +107,7 @@ func TestChangedBodies(t *testing.T) {
 			s := newTestScheduler(t)
 			l := s.lanes.laneOf(job.Subscription, 1)
 			a := c.before(s, l)
-			s.handle(bodiesChanged{[]int64{event}})
+			s.dropBodies([]int64{event})
 			if len(s.lanes.bodies) != 0 {
 				t.Error("the old body is in memory")
 			}
@@ -127,10 +127,10 @@ func TestChangedBodies(t *testing.T) {
 		t.Parallel()
 		s := newTestScheduler(t)
 		l := s.lanes.laneOf(job.Subscription, 1)
-		request := readRequest{lane: l, limit: 10, bodies: s.changes.bodies}
-		s.lanes.setReading(l, true)
-		s.handle(bodiesChanged{[]int64{event}})
-		s.finishRead(readReturned{readRequest: request, jobs: []webhook.Job{job}, usedLimit: 10})
+		read := &laneRead{lane: l, limit: 10, jobs: []webhook.Job{job}, usedLimit: 10}
+		s.lanes.setRead(l, read)
+		s.dropBodies([]int64{event})
+		s.finishRead(read, nil)
 		if len(l.attempts) > 0 || !l.table.hasMore {
 			t.Errorf("%d jobs are in memory; more: %t", len(l.attempts), l.table.hasMore)
 		}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/keyhook/keyhook/dispatch/fair"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -13,10 +14,10 @@ import (
 //
 // A place is taken until the scheduler has the job. From then on the attempt itself counts.
 type openings struct {
+	open   atomic.Bool // false: nothing may begin
 	mu     sync.Mutex
-	closed bool // nothing may begin
-	lanes  map[int64]*opening
-	places fair.Ledger // the begin places that attempts use, or that are taken
+	lanes  map[int64]opening // those with room, or with places that are taken
+	places fair.Ledger       // the begin places that attempts use, or that are taken
 }
 
 // opening is the room of a lane, and how many places new deliveries have taken in it.
@@ -29,66 +30,53 @@ type opening struct {
 type room struct{ limit, begun int }
 
 func newOpenings(places int) openings {
-	return openings{closed: true, lanes: map[int64]*opening{}, places: fair.NewLedger(places)}
+	return openings{lanes: map[int64]opening{}, places: fair.NewLedger(places)}
 }
 
-// take takes a place, if the subscription has one and its organization has not used up its share. As in mayBegin, the fewer
-// places the organization has left, the fewer a lane gets.
-func (o *openings) take(organization, subscription int64) bool {
+// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. It may if the
+// subscription has a place and its organization has not used up its share. As in mayBegin, the fewer places the organization has
+// left, the fewer a lane gets. It never waits. It is part of webhook.Watcher.
+func (o *openings) TakePlace(organization, subscription int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lane := o.lanes[subscription]
-	if o.closed || lane == nil || lane.taken >= lane.limit || !o.places.Allows(organization, 1) {
+	if !o.open.Load() || lane.taken >= lane.limit || !o.places.Allows(organization, 1) {
 		return false
 	}
 	if begun := lane.begun + lane.taken; begun > 0 && 2*begun >= o.places.Left(organization) {
 		return false
 	}
 	lane.taken++
+	o.lanes[subscription] = lane
 	o.places.Charge(organization, 1)
 	return true
 }
 
-// giveBack undoes take.
-func (o *openings) giveBack(organization, subscription int64) {
+// ReturnPlace undoes TakePlace. It is part of webhook.Watcher.
+func (o *openings) ReturnPlace(organization, subscription int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if lane := o.lanes[subscription]; lane != nil && lane.taken > 0 {
-		if lane.taken--; lane.taken == 0 && lane.limit == 0 {
-			delete(o.lanes, subscription)
-		}
+	if lane := o.lanes[subscription]; lane.taken > 0 {
+		lane.taken--
+		o.keep(subscription, lane)
 	}
 	o.places.Charge(organization, -1)
 }
 
+// set sets the room of a lane; none if the lane is dropped. Places that new deliveries have taken stay taken. Otherwise the next
+// lane of an ordered subscription could open a place for the delivery after one that has begun.
 func (o *openings) set(subscription int64, r room) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lane := o.lanes[subscription]
-	switch {
-	case lane != nil:
-		lane.room = r
-	case r.limit > 0:
-		o.lanes[subscription] = &opening{room: r}
-	}
+	o.keep(subscription, opening{r, o.lanes[subscription].taken})
 }
 
-// forget forgets a lane that is dropped. Places that new deliveries have taken stay taken. Otherwise the next lane of an ordered
-// subscription could open a place for the delivery after one that has begun.
-func (o *openings) forget(subscription int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if lane := o.lanes[subscription]; lane != nil && lane.taken > 0 {
-		lane.room = room{}
-	} else {
+func (o *openings) keep(subscription int64, lane opening) {
+	if lane == (opening{}) {
 		delete(o.lanes, subscription)
+	} else {
+		o.lanes[subscription] = lane
 	}
-}
-
-func (o *openings) setClosed(closed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = closed
 }
 
 // count adds n attempts that use begin places.
@@ -102,20 +90,20 @@ func (o *openings) count(organization int64, n int) {
 func (o *openings) anyTaken(inUse int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.places.Used() > inUse
+	return o.places.Used > inUse
 }
 
 // openLane opens as many places as the lane may begin attempts at once. It opens none if older deliveries wait in the lane,
 // or if the lane has a rate limit.
 func (s *scheduler) openLane(l *lane) {
 	var r room
-	if s.isCurrent(l) && l.sends && l.gate.Status == webhook.Healthy && l.bucket == nil &&
+	if l.isCurrent() && l.sends && l.gate.Status == webhook.Healthy && l.bucket == nil &&
 		l.stages[queued] == 0 && !l.table.hasMore {
 		begun := l.stages[beginning] + l.stages[begun]
 		limit := s.beginLimit(l) - begun
 		if l.isOrdered() {
 			limit = 0
-			if len(l.attempts) == 0 && l.requests() == 0 && !l.table.reading && l.table.blocked == 0 { // nothing is before it
+			if len(l.attempts) == 0 && l.requests() == 0 && l.table.read == nil && l.table.blocked == 0 { // nothing is before it
 				limit = 1
 			}
 		}
@@ -131,9 +119,5 @@ func (s *scheduler) openLane(l *lane) {
 
 // updateOpenings closes all lanes while nothing may begin.
 func (s *scheduler) updateOpenings() {
-	closed := s.stopping || s.begin.failed || s.lanes.blocking > 0
-	if closed == s.begin.open {
-		s.begin.open = !closed
-		s.openings.setClosed(closed)
-	}
+	s.openings.open.Store(!s.stopping && !s.begin.failed && s.lanes.blocking == 0)
 }

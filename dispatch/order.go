@@ -14,7 +14,6 @@ import (
 // isOrdered reports whether the subscription is ordered, as far as the lane knows.
 func (l *lane) isOrdered() bool { return l.target != nil && l.target.Ordered }
 
-// isQuiet reports whether the lane has no attempt or test in progress.
 func (l *lane) isQuiet() bool { return l.stages.unsettled() == 0 && l.requests() == 0 }
 
 // leaveInTable reports whether a new job of an ordered lane stays in the table for now, because it would make a gap in the head.
@@ -22,9 +21,9 @@ func (l *lane) leaveInTable(j webhook.Job) bool {
 	switch {
 	case !l.isOrdered():
 		return false
-	case l.table.reading && j.Sequence > 0:
-		l.table.arrived = true
-	case l.table.reading:
+	case l.table.read != nil && j.Sequence > 0:
+		l.table.read.arrived = true
+	case l.table.read != nil:
 		l.table.hasMore = true
 	case l.table.blocked == 0 || j.Sequence == 0:
 		return false
@@ -33,11 +32,11 @@ func (l *lane) leaveInTable(j webhook.Job) bool {
 }
 
 // addInOrder adds the jobs of a read to the head of an ordered lane, up to the first of the order that is not due. The jobs may
-// have a gap if attempts have ended or begun during the read. arrived says that jobs came during the read, which may lack them.
-// It reports whether more due jobs may follow.
-func (s *scheduler) addInOrder(l *lane, m readReturned, settled, arrived bool) (full bool) {
-	if m.usedLimit == 0 || settled || l.stages.unsettled() > 0 {
-		l.table.hasMore = l.table.hasMore || m.usedLimit > 0 || arrived
+// have a gap if attempts have ended or begun during the read, and lack those that came during it. It reports whether more due jobs
+// may follow.
+func (s *scheduler) addInOrder(l *lane, m *laneRead) (full bool) {
+	if m.usedLimit == 0 || len(m.settled) > 0 || l.stages.unsettled() > 0 {
+		l.table.hasMore = l.table.hasMore || m.usedLimit > 0 || m.arrived
 		return false
 	}
 	first := slices.IndexFunc(m.jobs, func(j webhook.Job) bool { return j.Sequence > 0 })
@@ -55,7 +54,7 @@ func (s *scheduler) addInOrder(l *lane, m readReturned, settled, arrived bool) (
 	} else {
 		s.addToHead(l, slices.Concat(due, dueInOrder), nil)
 	}
-	l.table.hasMore = l.table.hasMore || arrived && l.table.blocked == 0
+	l.table.hasMore = l.table.hasMore || m.arrived && l.table.blocked == 0
 	return s.isFull(dueInOrder, m.usedLimit) || s.isFull(due, m.usedLimit)
 }
 

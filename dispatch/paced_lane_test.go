@@ -46,19 +46,19 @@ func TestPacedLane(t *testing.T) {
 			t.Fatal("no room")
 		}
 		s.update(l)
-		wake := time.UnixMilli(l.wake.at)
+		wake := time.UnixMilli(l.wakeAt)
 		if wait := wake.Sub(s.clock); l.turns[beginPlaces].Waits() || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
 			t.Fatalf("in line %t, woken after %s", l.turns[beginPlaces].Waits(), wait)
 		}
 		s.begin.took = 10 * time.Millisecond
 		s.update(l)
-		if early := wake.Sub(time.UnixMilli(l.wake.at)); early < 19*time.Millisecond || early > 21*time.Millisecond {
+		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)
 		}
-		s.clock = s.clock.Add(time.UnixMilli(l.wake.at).Sub(s.clock))
+		s.clock = s.clock.Add(time.UnixMilli(l.wakeAt).Sub(s.clock))
 		s.now = s.clock.UnixMilli()
-		if s.wakeLanes(); !l.turns[beginPlaces].Waits() || l.wake.at != 0 {
-			t.Errorf("in line %t, to be woken at %d again", l.turns[beginPlaces].Waits(), l.wake.at)
+		if s.wakeLanes(); !l.turns[beginPlaces].Waits() || l.wakeAt != 0 {
+			t.Errorf("in line %t, to be woken at %d again", l.turns[beginPlaces].Waits(), l.wakeAt)
 		}
 	})
 
@@ -69,14 +69,14 @@ func TestPacedLane(t *testing.T) {
 			s.lanes.laneOf(100+i, 1)
 		}
 		s.update(l)
-		if s.lanes.of[7] != l || l.wake.at <= s.now || l.wake.at > s.now+122 {
-			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes.of[7] == l, l.wake.at-s.now)
+		if s.lanes.of[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+122 {
+			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes.of[7] == l, l.wakeAt-s.now)
 		}
 		s.clock = s.clock.Add(121 * time.Millisecond)
 		s.now = s.clock.UnixMilli()
 		s.wakeLanes()
-		if s.lanes.of[7] != nil || l.wake.at != 0 {
-			t.Errorf("is kept %t, to be looked at again at %d", s.lanes.of[7] == l, l.wake.at)
+		if s.lanes.of[7] != nil || l.wakeAt != 0 {
+			t.Errorf("is kept %t, to be looked at again at %d", s.lanes.of[7] == l, l.wakeAt)
 		}
 	})
 }

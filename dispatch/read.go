@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -10,75 +9,82 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxReads is how many reads of the store run at once.
+// maxReads is how many lanes are read at once.
 const maxReads = 3
 
-// readRequest asks for what the scheduler needs to know about a lane. Without a lane, it asks for the list of all
-// subscriptions with pending deliveries.
-type readRequest struct {
-	lane                       *lane
-	subscription               int64
-	target                     bool // also read the target
-	limit                      int  // number of jobs to read
-	ordered                    bool // the lane is ordered; unknown if target is set
-	inMemory                   []int64
-	wantVersion, globalVersion uint64 // changes that the result includes
-	bodies                     uint64 // changes of bodies that the jobs include
-}
+// laneRead is what the scheduler needs to know about a lane.
+type laneRead struct {
+	lane         *lane
+	subscription int64
+	withTarget   bool // also read the target
+	limit        int  // number of jobs to read
+	ordered      bool // the lane is ordered; unknown until the target is read
+	inMemory     []int64
+	wantVersion  uint64 // changes that the result includes
 
-type readReturned struct {
-	readRequest
 	target    *sender.Target
 	jobs      []webhook.Job
 	usedLimit int // limit of the read of jobs; 0: jobs were not read
-	err       error
+
+	// The scheduler notes here what happens during the read.
+	settled       map[int64]struct{} // deliveries that were settled
+	arrived       bool               // new deliveries of an ordered lane came
+	bodiesChanged bool               // the jobs may have old bodies
 }
 
-func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
-	if request.lane == nil {
-		begin := time.Now()
-		lanes, err := d.store.Lanes(ctx)
-		return lanesListed{lanes, err, time.Since(begin)}
-	}
-	result := readReturned{readRequest: request}
-	if request.target {
-		t, err := d.store.Target(ctx, request.subscription)
+func (w *worker) read(r *laneRead) {
+	w.running.Go(func() {
+		err := w.runRead(r)
+		w.post(func(s *scheduler) { s.finishRead(r, err) })
+	})
+}
+
+func (w *worker) runRead(r *laneRead) (err error) {
+	if r.withTarget {
+		t, err := w.store.Target(w.readCtx, r.subscription)
 		if err != nil {
-			result.err = err
-			return result
+			return err
 		}
-		result.target = d.sender.Prepare(t)
+		r.target = w.sender.Prepare(t)
 		if t.Shut() {
-			return result
+			return nil
 		}
-		if request.ordered = t.Ordered; t.Status != webhook.Healthy {
-			request.limit = min(request.limit, 1)
-		}
-	}
-	if request.limit > 0 {
-		result.usedLimit = request.limit
-		if request.ordered {
-			result.jobs, result.err = d.store.OrderedJobs(ctx, request.subscription, request.limit)
-		} else {
-			result.jobs, result.err = d.store.PendingJobs(ctx, request.subscription, request.limit, request.inMemory)
+		if r.ordered = t.Ordered; t.Status != webhook.Healthy {
+			r.limit = min(r.limit, 1)
 		}
 	}
-	return result
+	if r.usedLimit = r.limit; r.limit == 0 {
+		return nil
+	}
+	if r.ordered {
+		r.jobs, err = w.store.OrderedJobs(w.readCtx, r.subscription, r.limit)
+	} else {
+		r.jobs, err = w.store.PendingJobs(w.readCtx, r.subscription, r.limit, r.inMemory)
+	}
+	return err
 }
 
-func (s *scheduler) finishRead(m readReturned) {
+func (w *worker) list() {
+	w.running.Go(func() {
+		begin := time.Now()
+		lanes, err := w.store.Lanes(w.readCtx)
+		duration := time.Since(begin)
+		w.post(func(s *scheduler) { s.finishList(lanes, err, duration) })
+	})
+}
+
+func (s *scheduler) finishRead(m *laneRead, err error) {
 	l := m.lane
-	before, arrived := l.table.settledDuringRead, l.table.arrived
-	s.lanes.setReading(l, false)
-	if m.bodies != s.changes.bodies { // the jobs may have old bodies
+	s.lanes.setRead(l, nil)
+	if m.bodiesChanged {
 		m.jobs, m.usedLimit = nil, 0
 	}
-	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
+	if m.limit > 0 && (m.usedLimit == 0 || err != nil) {
 		l.table.hasMore = true // jobs were not read
 	}
-	if m.err != nil {
-		l.table.hasMore = l.table.hasMore || arrived
-		s.retryRead(m)
+	if err != nil {
+		l.table.hasMore = l.table.hasMore || m.arrived
+		s.retryRead(l, err)
 		return
 	}
 	s.storeWorks(stepRead)
@@ -90,9 +96,9 @@ func (s *scheduler) finishRead(m readReturned) {
 	}
 	full := s.isFull(m.jobs, m.usedLimit)
 	if l.isOrdered() {
-		full = s.addInOrder(l, m, before != nil, arrived)
+		full = s.addInOrder(l, m)
 	} else {
-		s.addToHead(l, m.jobs, before)
+		s.addToHead(l, m.jobs, m.settled)
 	}
 	if full {
 		l.table.hasMore, l.table.readSize = true, min(2*l.table.readSize, maxHead)
@@ -108,10 +114,10 @@ func (s *scheduler) isFull(jobs []webhook.Job, limit int) bool {
 	return n > 0 && n == limit && s.isDue(jobs[n-1].DueAt)
 }
 
-func (s *scheduler) useTarget(m readReturned) {
+func (s *scheduler) useTarget(m *laneRead) {
 	l := m.lane
 	s.lanes.setOrg(l, m.target.Organization)
-	l.target, l.version, l.globalVersion = m.target, m.wantVersion, m.globalVersion
+	l.target, l.version = m.target, m.wantVersion
 	s.setHealth(l, m.target.Health)
 	s.lanes.restartOrder(l)
 	if l.bucket = l.bucket.WithLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
@@ -151,17 +157,16 @@ func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, settled map[int64]str
 
 // retryRead reads the lane again later. A lane without work that keeps failing is dropped: its subscription may be
 // deleted. The next list of all pending deliveries finds it again if not.
-func (s *scheduler) retryRead(m readReturned) {
+func (s *scheduler) retryRead(l *lane, err error) {
 	if s.stopping { // the read ended with the scheduler's context
 		return
 	}
-	l := m.lane
-	s.storeFails(stepRead, m.err)
+	s.storeFails(stepRead, err)
 	s.lanes.setFailedReads(l, l.table.failedReads+1)
 	if l.table.failedReads > 5 && l.stages.unsettled() == 0 && !l.tests.any() && l.bucket.IsFull(s.clock) {
 		s.lanes.trimHead(l, 0)
 		l.table.hasMore, l.table.nextDue = false, 0
-		s.timetable.wakeAt(l, 0)
+		s.timetable.set(l, 0)
 		s.lanes.setFailedReads(l, 0)
 		s.reads.droppedUnread = true
 		s.dropLane(l)
@@ -173,16 +178,12 @@ func (s *scheduler) retryRead(m readReturned) {
 
 // needsRead reports whether the lane needs something from the store.
 func (s *scheduler) needsRead(l *lane) bool {
-	if l.table.reading {
+	switch {
+	case l.table.read != nil:
 		return false
-	}
-	if !s.isCurrent(l) {
+	case !l.isCurrent():
 		return l.table.hasMore || l.stages[queued] > 0 || l.stages[begun] > 0
-	}
-	if l.isOrdered() && (l.stages.unsettled() > 0 || l.stages[queued] > 0) {
-		return false
-	}
-	if !l.table.hasMore || l.isFailing() && (l.stages.unsettled() > 0 || l.stages[queued] > 0 || !s.probeIsDue(l)) {
+	case !l.table.hasMore, (l.isOrdered() || l.isFailing()) && len(l.attempts) > 0, l.isFailing() && !s.probeIsDue(l):
 		return false
 	}
 	// Each read repeats the jobs that are already in memory. So do not read only a few more.
@@ -194,7 +195,7 @@ func (s *scheduler) needsRead(l *lane) bool {
 func (s *scheduler) queueRead(l *lane) {
 	switch {
 	case !s.needsRead(l) || !s.isDue(l.table.readAfter):
-	case !s.isCurrent(l) || s.jobsToRead(l) > 0:
+	case !l.isCurrent() || s.jobsToRead(l) > 0:
 		s.lanes.wait(l, readSlots)
 	case l.memory.used == 0:
 		s.lanes.wait(l, memoryBytes)
@@ -209,7 +210,7 @@ func (s *scheduler) readNext() {
 	}
 	if !s.reads.listing && (s.reads.listNow || !s.clock.Before(s.reads.listAfter)) {
 		s.reads.listNow, s.reads.listing = false, true
-		s.worker.reads <- readRequest{}
+		s.worker.list()
 	}
 	for s.lanes.resources[readSlots].Used < maxReads {
 		if l := s.lanes.resources[memoryBytes].Next(maxWeight); l != nil {
@@ -228,11 +229,14 @@ func (s *scheduler) readNext() {
 }
 
 func (s *scheduler) startRead(l *lane) {
-	request := readRequest{lane: l, subscription: l.subscription, ordered: l.isOrdered(), target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion, bodies: s.changes.bodies}
+	request := &laneRead{
+		lane: l, subscription: l.subscription, ordered: l.isOrdered(), withTarget: !l.isCurrent(), wantVersion: l.wantVersion,
+		settled: map[int64]struct{}{},
+	}
 	if l.table.hasMore && l.stages[queued] <= lowHead && !(l.isOrdered() && l.stages.unsettled() > 0) {
 		request.limit = min(s.jobsToRead(l), l.table.readSize)
 	}
-	if !request.target && request.limit == 0 { // there was room when it began to wait
+	if !request.withTarget && request.limit == 0 { // there was room when it began to wait
 		s.queueRead(l)
 		return
 	}
@@ -240,8 +244,8 @@ func (s *scheduler) startRead(l *lane) {
 		request.inMemory = slices.Collect(maps.Keys(l.attempts))
 		l.table.hasMore, l.table.nextDue = false, 0
 	}
-	s.lanes.setReading(l, true)
-	s.worker.reads <- request
+	s.lanes.setRead(l, request)
+	s.worker.read(request)
 }
 
 // addNewJobs adds jobs to the heads of their lanes. If older jobs wait in the table, or there is no room, they are read
@@ -253,7 +257,7 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 		}
 		l := s.lanes.laneOf(j.Subscription, j.Organization)
 		if j.Begun {
-			s.openings.giveBack(j.Organization, j.Subscription)
+			s.ReturnPlace(j.Organization, j.Subscription)
 			s.enterBegun(l, j)
 			s.update(l)
 		} else if l.attempts[j.Delivery] == nil && !l.leaveInTable(j) {
@@ -267,7 +271,9 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 // all.
 func (s *scheduler) noteChanges(subscriptions []int64) {
 	if len(subscriptions) == 0 {
-		s.changes.globalVersion++
+		for _, l := range s.lanes.of {
+			l.wantVersion++
+		}
 		clear(s.parked)
 		s.reads.listNow = true
 		return
@@ -284,12 +290,14 @@ func (s *scheduler) noteChanges(subscriptions []int64) {
 // dropBodies drops the old bodies of events. Attempts that have not begun leave memory. Those that have begun are released before
 // they are sent. All of them are read again.
 func (s *scheduler) dropBodies(events []int64) {
-	s.changes.bodies++
 	changed := make(map[int64]struct{}, len(events))
 	for _, event := range events {
 		changed[event] = struct{}{}
 	}
 	for _, l := range s.lanes.of {
+		if l.table.read != nil {
+			l.table.read.bodiesChanged = true
+		}
 		found := false
 		for _, a := range l.attempts {
 			if _, ok := changed[a.Event]; !ok {
@@ -307,13 +315,6 @@ func (s *scheduler) dropBodies(events []int64) {
 	}
 }
 
-// lanesListed is the list of all subscriptions with pending deliveries.
-type lanesListed struct {
-	lanes    []webhook.Lane
-	err      error
-	duration time.Duration
-}
-
 // wakesAt reports whether a parked lane with this time of its probe may get the probe now; 0 is never. Its subscription is
 // read to find out. A time that is too far away was set before the clock was set back.
 func (s *scheduler) wakesAt(probeAt int64) bool {
@@ -321,17 +322,17 @@ func (s *scheduler) wakesAt(probeAt int64) bool {
 }
 
 // finishList notes which lanes have more deliveries in the table than in memory.
-func (s *scheduler) finishList(m lanesListed) {
+func (s *scheduler) finishList(lanes []webhook.Lane, err error, duration time.Duration) {
 	s.reads.listing = false
-	if m.err != nil {
-		s.storeFails(stepList, m.err)
+	if err != nil {
+		s.storeFails(stepList, err)
 		s.reads.listAfter = s.clock.Add(s.options.PollInterval)
 		return
 	}
 	s.storeWorks(stepList)
 	s.reads.droppedUnread = false
-	s.reads.listAfter = s.clock.Add(max(30*time.Second, 100*m.duration)) // a list costs more with more pending deliveries
-	for _, pending := range m.lanes {
+	s.reads.listAfter = s.clock.Add(max(30*time.Second, 100*duration)) // a list costs more with more pending deliveries
+	for _, pending := range lanes {
 		if probeAt, parked := s.parked[pending.Subscription]; parked && !s.wakesAt(probeAt) {
 			continue
 		}
@@ -339,7 +340,7 @@ func (s *scheduler) finishList(m lanesListed) {
 		l := s.lanes.laneOf(pending.Subscription, pending.Organization)
 		// The lane may know a new delivery but not the older ones, for example after its subscription was closed.
 		// Read the table to find them.
-		if (len(l.attempts) > 0 || l.table.reading) && s.isDue(pending.DueAt) {
+		if (len(l.attempts) > 0 || l.table.read != nil) && s.isDue(pending.DueAt) {
 			l.table.hasMore = true
 		}
 		l.table.noteDue(pending.DueAt)

@@ -4,18 +4,14 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-type attemptResult struct {
-	order *sendOrder
-	webhook.Result
-}
 
 // record saves results until the channel is closed. Results that come while it saves others are saved together after that. The store
 // saves all results of a call or none, so one result that it refuses stops the others. After a failure, each result is saved alone.
 func (w *worker) record() {
-	var batch []attemptResult
+	var batch []*sendOrder
 	var results []webhook.Result
 	for first := range w.ended {
 		batch = append(batch[:0], first)
@@ -23,8 +19,8 @@ func (w *worker) record() {
 			batch = append(batch, <-w.ended)
 		}
 		results = results[:0]
-		for i := range batch {
-			results = append(results, batch[i].Result)
+		for _, o := range batch {
+			results = append(results, o.Result)
 		}
 		settled, err := w.store.Record(w.recordCtx, results...)
 		if err == nil {
@@ -32,8 +28,8 @@ func (w *worker) record() {
 			clear(results) // they keep the bodies of responses in memory
 		} else {
 			results = nil // the store may still be at work on them
-			for _, result := range batch {
-				w.running.Go(func() { w.recordAlone(result) })
+			for _, o := range batch {
+				w.running.Go(func() { w.recordAlone(o) })
 			}
 		}
 		clear(batch)
@@ -41,39 +37,45 @@ func (w *worker) record() {
 }
 
 // recordAlone saves a result, however long that takes. Until then the delivery is not queued again.
-func (w *worker) recordAlone(result attemptResult) {
+func (w *worker) recordAlone(o *sendOrder) {
 	w.unsaved.Add(1)
 	defer w.unsaved.Add(-1)
+	key := o.key()
 	var settled []webhook.Settled
 	err := retryWrite(w.ctx, func() (err error) {
-		if settled, err = w.store.Record(w.recordCtx, result.Result); err != nil {
-			w.inbox.post(recordFailed{result.order.key(), err})
+		if settled, err = w.store.Record(w.recordCtx, o.Result); err != nil {
+			w.post(func(s *scheduler) { s.noteFailedRecord(s.lanes.find(key), err) })
 		}
 		return err
 	})
 	if err != nil {
-		w.inbox.post(attemptInterrupted{result.order.key()})
+		w.post(func(s *scheduler) { s.lanes.move(s.lanes.find(key), gone) }) // the record stays as it is
 		return
 	}
-	w.finishRecord([]attemptResult{result}, settled)
+	w.finishRecord([]*sendOrder{o}, settled)
 }
 
-func (w *worker) finishRecord(results []attemptResult, settled []webhook.Settled) {
-	attempts := make([]attemptKey, len(results))
-	for i := range results {
-		attempts[i] = results[i].order.key()
+func (w *worker) finishRecord(orders []*sendOrder, settled []webhook.Settled) {
+	attempts := make([]attemptKey, len(orders))
+	for i, o := range orders {
+		attempts[i] = o.key()
 	}
-	w.inbox.post(resultsRecorded{attempts, settled})
-	for i := range results {
-		w.report(&results[i].order.target.Target, &results[i].order.Job, results[i].Result, settled[i])
+	w.post(func(s *scheduler) {
+		for i, key := range attempts {
+			s.settle(s.lanes.find(key), settled[i])
+		}
+	})
+	for i, o := range orders {
+		w.report(&o.Attempt, settled[i])
 	}
 }
 
 // report calls OnSettled and logs the attempt in one line. A success is a debug line; a failure or a recovery is an
 // info line. It is a warning if the delivery has no attempts left or the subscription's health got worse.
-func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, settled webhook.Settled) {
+func (d *Dispatcher) report(a *sender.Attempt, settled webhook.Settled) {
+	t, j, r := a.Target, &a.Job, &a.Result
 	if d.options.OnSettled != nil {
-		d.options.OnSettled(r, settled)
+		d.options.OnSettled(*r, settled)
 	}
 	level := slog.LevelDebug
 	switch {

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/sender"
@@ -35,34 +34,22 @@ const (
 type scheduler struct {
 	*Dispatcher
 	worker *worker
-	roundClock
+	clock  time.Time
+	now    int64 // the same in milliseconds
 
 	lanes     lanes
 	parked    map[int64]int64 // closed subscriptions with pending deliveries, which have no lane, with the times of their probes
 	timetable timetable
 
-	changes changeState
-	reads   readState
-	begin   beginState
-	saved   uint64 // results that the store has saved
-	ends    endPeriods
+	changesRead uint64 // calls of SubscriptionsChanged and BodiesChanged that the scheduler has read
+	reads       readState
+	begin       beginState
+	saved       uint64 // results that the store has saved
+	ends        endPeriods
 
 	steps        stepClock // for finding delays that Keyhook itself causes
 	stopping     bool
 	waitsForJobs bool // a stopping scheduler waits for the jobs whose attempts have begun in transactions that still run
-}
-
-type roundClock struct {
-	clock     time.Time
-	now       int64 // the same in milliseconds
-	maxPutOff int64 // in milliseconds; a due time further away means that the clock was set back
-}
-
-// changeState says which changes of subscriptions the scheduler knows.
-type changeState struct {
-	read          uint64 // calls of SubscriptionsChanged and BodiesChanged that the scheduler has read
-	globalVersion uint64 // number of changes that may concern any subscription
-	bodies        uint64 // number of changes of bodies
 }
 
 // readState is the state of the reads of all lanes, and of the lists of all subscriptions with pending deliveries.
@@ -76,7 +63,6 @@ type readState struct {
 
 // beginState is the state of the calls of Begin and Release. At most one Begin runs at a time.
 type beginState struct {
-	open       bool // new deliveries may begin in the transactions that create them
 	running    bool
 	started    time.Time       // of the last call
 	took       time.Duration   // by the last call
@@ -87,8 +73,7 @@ type beginState struct {
 
 func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
-		Dispatcher: d, worker: w, roundClock: roundClock{maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds()},
-		lanes: newLanes(d.options, &d.openings, d.checks.onMove), parked: map[int64]int64{},
+		Dispatcher: d, worker: w, lanes: newLanes(d.options, &d.openings, d.checks.onMove), parked: map[int64]int64{},
 		reads: readState{listNow: true}, waitsForJobs: true,
 	}
 	s.tick()
@@ -130,10 +115,10 @@ func (s *scheduler) run(ctx context.Context) {
 // handleAll handles everything in the inbox. It uses the buffer for the next messages, and returns another one.
 func (s *scheduler) handleAll(buffer []message) []message {
 	messages, spilled, changes := s.inbox.takeAll(buffer[:0])
-	s.changes.read = changes
+	s.changesRead = changes
 	s.tick()
 	for _, m := range messages {
-		s.handle(m)
+		m(s)
 	}
 	for subscription, organization := range spilled { // its new deliveries are in the table only
 		if _, parked := s.parked[subscription]; !parked {
@@ -147,50 +132,6 @@ func (s *scheduler) handleAll(buffer []message) []message {
 		return nil
 	}
 	return messages
-}
-
-func (s *scheduler) handle(m message) {
-	switch m := m.(type) {
-	// From the store.
-	case jobsCreated:
-		s.addNewJobs(m.jobs)
-	case subscriptionsChanged:
-		s.noteChanges(m.subscriptions)
-	case bodiesChanged:
-		s.dropBodies(m.events)
-
-	// From the worker, in the order of the stages of an attempt.
-	case readReturned:
-		s.finishRead(m)
-	case lanesListed:
-		s.finishList(m)
-	case beginReturned:
-		s.finishBegin(m)
-	case releaseFailed:
-		s.storeFails(stepRelease, m.err)
-	case attemptsReleased:
-		s.finishRelease(m.attempts)
-	case sendRefused:
-		s.takeBack(s.lanes.find(m.attempt))
-	case requestEnded:
-		s.finishRequest(s.lanes.find(m.attempt), m.failed)
-	case recordFailed:
-		s.noteFailedRecord(s.lanes.find(m.attempt), m.err)
-	case resultsRecorded:
-		for i, attempt := range m.attempts {
-			s.settle(s.lanes.find(attempt), m.settled[i])
-		}
-	case attemptInterrupted:
-		s.lanes.move(s.lanes.find(m.attempt), gone)
-
-	// From Test.
-	case slotRequested:
-		s.queueTest(m.testSlot)
-	case slotReturned:
-		s.takeSlotBack(m.testSlot)
-	default:
-		panic(fmt.Sprintf("dispatch: the scheduler does not know the message %T", m))
-	}
 }
 
 func (s *scheduler) round() {
@@ -231,10 +172,8 @@ func (s *scheduler) tick() {
 
 // isDue is the only test of due times from the store. A time is due if it has come, or if it is impossible. No delivery
 // is put off for longer than RetryMax. A later time was computed before the clock was set back.
-func (c *roundClock) isDue(at int64) bool { return at <= c.now || at > c.now+c.maxPutOff }
-
-func (s *scheduler) isCurrent(l *lane) bool {
-	return l.target != nil && l.version == l.wantVersion && l.globalVersion == s.changes.globalVersion
+func (s *scheduler) isDue(at int64) bool {
+	return at <= s.now || at > s.now+(s.options.RetryMax+time.Minute).Milliseconds()
 }
 
 // update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
@@ -247,7 +186,7 @@ func (s *scheduler) update(l *lane) {
 		l.table.nextDue, l.table.hasMore = 0, true
 	}
 	switch {
-	case !s.isCurrent(l):
+	case !l.isCurrent():
 		if l.parked {
 			l.parked, l.table.hasMore = false, true
 		}
@@ -265,9 +204,10 @@ func (s *scheduler) update(l *lane) {
 		s.lanes.wait(l, sendSlots)
 	}
 	s.queueRead(l)
-	s.updateLate(l)
+	due := l.dueSince()
+	s.lanes.setLate(l, due != 0 && s.now-due > lateAfter.Milliseconds())
 	s.openLane(l)
-	s.timetable.wakeAt(l, s.nextWake(l))
+	s.timetable.set(l, s.nextWake(l))
 	if s.isDroppable(l) && l.bucket.IsFull(s.clock) {
 		s.dropLane(l)
 	}
@@ -278,7 +218,7 @@ func (s *scheduler) update(l *lane) {
 // with many lanes go first.
 func (s *scheduler) isDroppable(l *lane) bool {
 	switch {
-	case len(l.attempts) > 0 || l.tests.any() || l.table.reading || l.table.hasMore || l.table.nextDue != 0:
+	case len(l.attempts) > 0 || l.tests.any() || l.table.read != nil || l.table.hasMore || l.table.nextDue != 0:
 		return false // it has work, or waits for something
 	case l.parked:
 		return true
@@ -296,8 +236,8 @@ func (s *scheduler) dropLane(l *lane) {
 			s.parked[l.subscription] = l.gate.ProbeAt
 		}
 	}
-	s.updateLate(l)
-	s.openings.forget(l.subscription)
+	s.lanes.setLate(l, false)
+	s.openings.set(l.subscription, room{})
 	delete(s.lanes.of, l.subscription)
 	s.lanes.leaveOrg(l)
 }

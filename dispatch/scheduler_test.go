@@ -16,12 +16,12 @@ func TestTick(t *testing.T) {
 		l := s.lanes.laneOf(7, 1)
 		l.table.noteDue(s.now + 1000)
 		s.update(l)
-		if l.table.hasMore || l.wake.at != s.now+1000 {
-			t.Fatalf("before: more %t, woken at %d", l.table.hasMore, l.wake.at)
+		if l.table.hasMore || l.wakeAt != s.now+1000 {
+			t.Fatalf("before: more %t, woken at %d", l.table.hasMore, l.wakeAt)
 		}
 		s.tick()
-		if !l.table.hasMore || !l.turns[readSlots].Waits() || l.wake.at != 0 {
-			t.Errorf("after: more %t, in line to read %t, woken at %d", l.table.hasMore, l.turns[readSlots].Waits(), l.wake.at)
+		if !l.table.hasMore || !l.turns[readSlots].Waits() || l.wakeAt != 0 {
+			t.Errorf("after: more %t, in line to read %t, woken at %d", l.table.hasMore, l.turns[readSlots].Waits(), l.wakeAt)
 		}
 	})
 
@@ -48,17 +48,17 @@ func TestTimetable(t *testing.T) {
 	}
 	for step := range int64(10_000) {
 		l := lanes[step*7919%100]
-		table.wakeAt(l, step*104729%50) // 0 removes it
+		table.set(l, step*104729%50) // 0 removes it
 	}
 	last := int64(0)
 	for len(table) > 0 {
 		l := table[0]
-		if l.wake.at < last {
-			t.Fatalf("%d comes after %d", l.wake.at, last)
+		if l.wakeAt < last {
+			t.Fatalf("%d comes after %d", l.wakeAt, last)
 		}
-		last = l.wake.at
-		table.wakeAt(l, 0)
-		if l.wake.at != 0 || l.wake.index != 0 {
+		last = l.wakeAt
+		table.set(l, 0)
+		if l.wakeAt != 0 || l.wakeIndex != 0 {
 			t.Fatal("a removed lane still has an index")
 		}
 	}

@@ -1,6 +1,9 @@
 package dispatch
 
-import "github.com/keyhook/keyhook/storage/webhook"
+import (
+	"github.com/keyhook/keyhook/dispatch/sender"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
 
 // maySend reports whether the lane may send another request. A lane that is ordered, failing, or not known to be healthy, sends
 // one at a time. Any other lane sends up to its limit, and fewer when its organization has few slots left. A lane alone
@@ -9,7 +12,7 @@ import "github.com/keyhook/keyhook/storage/webhook"
 // A lane with as many results set aside as it has slots sends nothing. Otherwise one lane whose results cannot be saved would
 // soon fill maxUnsaved, and no other lane could send.
 func (s *scheduler) maySend(l *lane) bool {
-	known := s.isCurrent(l)
+	known := l.isCurrent()
 	// The lane will be failing once its last failures are settled. A request sent before that would be wasted.
 	willFail := l.recent.unsettledFailures > 0 && l.recent.failureStreak >= s.options.Policy.FailingAfter
 	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || willFail || l.bucket.TimeUntil(1, s.clock) > 0) {
@@ -52,7 +55,8 @@ func (s *scheduler) sendNext() {
 			} else {
 				a := s.lanes.takeBegun(l)
 				s.worker.send(&sendOrder{
-					Job: a.Job, row: a.row, epoch: a.epoch, target: l.target, failures: l.gate.ConsecutiveFailures, changesRead: s.changes.read,
+					Attempt:  sender.Attempt{Target: l.target, Job: a.Job, Row: a.row, Epoch: a.epoch},
+					failures: l.gate.ConsecutiveFailures, changesRead: s.changesRead,
 				})
 			}
 		}
@@ -102,11 +106,8 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	s.lanes.move(a, settled)
 	s.saved++
 	s.storeWorks(stepRecord)
-	if l.table.reading {
-		if l.table.settledDuringRead == nil {
-			l.table.settledDuringRead = map[int64]struct{}{}
-		}
-		l.table.settledDuringRead[a.Delivery] = struct{}{}
+	if r := l.table.read; r != nil {
+		r.settled[a.Delivery] = struct{}{}
 	}
 	if now.State == webhook.Pending && !l.parked {
 		l.table.noteDue(now.DueAt)
@@ -120,8 +121,8 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 // Otherwise something else has changed too, and the target is read again.
 func (s *scheduler) updateHealth(l *lane, now webhook.Settled) {
 	switch epoch := now.Health.Epoch; {
-	case !s.isCurrent(l):
-		if l.table.reading { // the read may be older than this
+	case !l.isCurrent():
+		if l.table.read != nil { // the read may be older than this
 			l.wantVersion++
 		}
 	case epoch < l.gate.Epoch: // older than what is known

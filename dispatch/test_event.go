@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -15,14 +16,9 @@ type testSlot struct {
 	organization int64
 	subscription int64
 	reply        chan bool // receives one value: whether the slot is granted
+	granted      bool      // the scheduler's goroutine owns it
 }
 
-type (
-	slotRequested struct{ *testSlot }
-	slotReturned  struct{ *testSlot } // after use, or when it is no longer needed
-)
-
-// queueTest makes a test wait for a slot.
 func (s *scheduler) queueTest(test *testSlot) {
 	if s.stopping {
 		test.reply <- false
@@ -39,16 +35,12 @@ func (s *scheduler) takeSlotBack(test *testSlot) {
 	if l == nil { // the test was refused at once
 		return
 	}
-	if slices.Contains(l.tests.running, test) {
-		s.lanes.endTest(l, test)
+	if test.granted {
+		s.lanes.countTest(l, -1)
 	} else {
-		l.tests.waiting = removeTest(l.tests.waiting, test)
+		l.tests.waiting = slices.DeleteFunc(l.tests.waiting, func(other *testSlot) bool { return other == test })
 	}
 	s.update(l)
-}
-
-func removeTest(from []*testSlot, test *testSlot) []*testSlot {
-	return slices.DeleteFunc(from, func(other *testSlot) bool { return other == test })
 }
 
 // errStopping refuses a test, because deliveries stop when the server does.
@@ -65,7 +57,7 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 		return webhook.Attempt{}, fmt.Errorf("find subscription: %w", err)
 	}
 	slot := &testSlot{organization: organization, subscription: row, reply: make(chan bool, 1)}
-	returnSlot := sync.OnceFunc(func() { d.inbox.post(slotReturned{slot}) })
+	returnSlot := sync.OnceFunc(func() { d.post(func(s *scheduler) { s.takeSlotBack(slot) }) })
 	defer returnSlot()
 	if err := d.waitForSlot(ctx, slot); err != nil {
 		return webhook.Attempt{}, err
@@ -78,14 +70,14 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
-	sent := d.sender.Send(finish, d.sender.Prepare(t), &job)
+	sent := &sender.Attempt{Target: d.sender.Prepare(t), Job: job, Row: attempt, Epoch: t.Epoch}
+	d.sender.Send(finish, sent)
 	returnSlot()
-	r := sent.Record(attempt, &job, t.Epoch)
 	var settled []webhook.Settled
-	if err := retryWrite(finish, func() (err error) { settled, err = d.store.Record(finish, r); return err }); err != nil {
+	if err := retryWrite(finish, func() (err error) { settled, err = d.store.Record(finish, sent.Result); return err }); err != nil {
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
-	d.report(&t, &job, r, settled[0])
+	d.report(sent, settled[0])
 	a, err := d.store.Attempt(finish, attempt)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("read test: %w", err)
@@ -93,9 +85,8 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	return a, nil
 }
 
-// waitForSlot asks for a slot and waits until it is granted.
 func (d *Dispatcher) waitForSlot(ctx context.Context, slot *testSlot) error {
-	d.inbox.post(slotRequested{slot})
+	d.post(func(s *scheduler) { s.queueTest(slot) })
 	select {
 	case granted := <-slot.reply:
 		if granted {

@@ -10,52 +10,46 @@ import (
 // timetable is a heap of the lanes that have a wake time, the earliest first.
 type timetable []*lane
 
-type wakeTime struct {
-	at    int64 // 0: none
-	index int   // from 1; 0: not in the timetable
-}
-
-// wakeAt sets the time at which the lane is updated; 0 removes it.
-func (t *timetable) wakeAt(l *lane, at int64) {
-	before := l.wake.at
-	l.wake.at = at
+// set sets the time at which the lane is updated; 0 removes it.
+func (t *timetable) set(l *lane, at int64) {
+	before := l.wakeAt
+	l.wakeAt = at
 	switch {
 	case at == before:
 	case at == 0:
-		heap.Remove(t, l.wake.index-1)
+		heap.Remove(t, l.wakeIndex-1)
 	case before == 0:
 		heap.Push(t, l)
 	default:
-		heap.Fix(t, l.wake.index-1)
+		heap.Fix(t, l.wakeIndex-1)
 	}
 }
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 func (t timetable) Len() int           { return len(t) }
-func (t timetable) Less(i, j int) bool { return t[i].wake.at < t[j].wake.at }
+func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
 func (t timetable) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].wake.index, t[j].wake.index = i+1, j+1
+	t[i].wakeIndex, t[j].wakeIndex = i+1, j+1
 }
 func (t *timetable) Push(x any) {
 	l := x.(*lane)
 	*t = append(*t, l)
-	l.wake.index = len(*t)
+	l.wakeIndex = len(*t)
 }
 func (t *timetable) Pop() any {
 	last := len(*t) - 1
 	l := (*t)[last]
 	(*t)[last] = nil
 	*t = (*t)[:last]
-	l.wake.index = 0
+	l.wakeIndex = 0
 	return l
 }
 
-// untilNextWake returns how long the scheduler may sleep.
 func (s *scheduler) untilNextWake() time.Duration {
 	d := s.options.PollInterval
 	if len(s.timetable) > 0 {
-		d = min(d, time.UnixMilli(s.timetable[0].wake.at).Sub(s.clock))
+		d = min(d, time.UnixMilli(s.timetable[0].wakeAt).Sub(s.clock))
 	}
 	if s.begin.failed && s.lanes.blocking == 0 && !s.begin.running { // otherwise a message will wake the scheduler
 		d = min(d, s.begin.after.Sub(s.clock))
@@ -64,9 +58,9 @@ func (s *scheduler) untilNextWake() time.Duration {
 }
 
 func (s *scheduler) wakeLanes() {
-	for len(s.timetable) > 0 && s.timetable[0].wake.at <= s.now {
+	for len(s.timetable) > 0 && s.timetable[0].wakeAt <= s.now {
 		l := s.timetable[0]
-		s.timetable.wakeAt(l, 0)
+		s.timetable.set(l, 0)
 		s.update(l)
 	}
 }
@@ -102,7 +96,7 @@ func (s *scheduler) rateWake(l *lane, at func(int64)) {
 	if s.isDroppable(l) {
 		in(l.bucket.TimeUntil(l.bucket.Capacity(), s.clock))
 	}
-	if !s.isCurrent(l) || !l.sends {
+	if !l.isCurrent() || !l.sends {
 		return
 	}
 	if l.stages[begun] > 0 {

@@ -22,42 +22,38 @@ const lastRecords = time.Second
 // worker carries out the scheduler's decisions in its own goroutines, and reports back to it.
 type worker struct {
 	*Dispatcher
+	readCtx       context.Context // ends when the server stops
 	ctx           context.Context // ends when running requests are interrupted
 	interrupt     context.CancelCauseFunc
 	recordCtx     context.Context // ends later, so that complete responses are recorded
 	stopRecording context.CancelFunc
 	running       sync.WaitGroup
-	batches       chan []webhook.Start // one at a time
-	reads         chan readRequest
-	ended         chan attemptResult // results that wait to be saved
+	ended         chan *sendOrder // with results that wait to be saved
 }
 
 func newWorker(ctx context.Context, d *Dispatcher) *worker {
-	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1), ended: make(chan attemptResult, maxUnsaved)}
-	w.ctx, w.interrupt = context.WithCancelCause(ctx)
-	w.recordCtx, w.stopRecording = context.WithCancel(ctx)
+	w := &worker{Dispatcher: d, readCtx: ctx, ended: make(chan *sendOrder, maxUnsaved)}
+	w.ctx, w.interrupt = context.WithCancelCause(context.WithoutCancel(ctx))
+	w.recordCtx, w.stopRecording = context.WithCancel(context.WithoutCancel(ctx))
 	return w
 }
 
-// begin records batches until the channel is closed. It waits for each Begin, because the scheduler must know what was
-// recorded.
-func (w *worker) begin() {
-	for starts := range w.batches {
+// begin records attempts. No other call of it may run, because the scheduler must know what was recorded.
+func (w *worker) begin(starts []webhook.Start) {
+	w.running.Go(func() {
 		rows, err := w.store.Begin(w.ctx, starts)
-		w.inbox.post(beginReturned{starts, rows, err})
-	}
+		w.post(func(s *scheduler) { s.finishBegin(starts, rows, err) })
+	})
 }
 
-// sendOrder is a copy of everything that sending an attempt needs.
+// sendOrder is a copy of everything that sending an attempt needs. It gets the result.
 type sendOrder struct {
-	webhook.Job
-	row, epoch  int64
-	target      *sender.Target
+	sender.Attempt
 	failures    int    // consecutive failures of the subscription
 	changesRead uint64 // calls of SubscriptionsChanged and BodiesChanged that the scheduler had read
 }
 
-func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }
+func (o *sendOrder) key() attemptKey { return attemptKey{o.Job.Subscription, o.Job.Delivery} }
 
 // send sends one attempt in another goroutine, and passes its result to record. They own the order from now on.
 func (w *worker) send(o *sendOrder) {
@@ -67,33 +63,29 @@ func (w *worker) send(o *sendOrder) {
 
 func (w *worker) deliver(o *sendOrder) {
 	defer w.running.Done()
+	key := o.key()
 	// An attempt that was decided before a change must not be sent after it. The store reports the change before this
 	// check, and the signature is made after it.
-	if w.inbox.changes.Load() != o.changesRead {
-		w.inbox.post(sendRefused{o.key()})
+	if w.changes.Load() != o.changesRead {
+		w.post(func(s *scheduler) { s.takeBack(s.lanes.find(key)) })
 		return
 	}
-	sent := w.sender.Send(w.ctx, o.target, &o.Job)
-	if sent.Interrupted {
-		w.inbox.post(attemptInterrupted{o.key()})
+	w.sender.Send(w.ctx, &o.Attempt)
+	if o.Interrupted {
+		w.post(func(s *scheduler) { s.lanes.move(s.lanes.find(key), gone) }) // the record stays as it is
 		return
 	}
-	o.Body = nil // from now on, the scheduler does not count it
-	r := w.result(o, &sent)
-	w.inbox.post(requestEnded{o.key(), !r.Succeeded})
-	w.ended <- attemptResult{o, r}
-}
-
-// result returns the record of how an attempt ended, with the time of the next attempt if it failed.
-func (w *worker) result(o *sendOrder, sent *sender.Result) webhook.Result {
-	r := sent.Record(o.row, &o.Job, o.epoch)
+	o.Job.Body = nil // from now on, the scheduler does not count it
+	r := &o.Result
 	if !r.Succeeded {
 		failedProbes := max(o.failures+1-w.options.Policy.FailingAfter, 1)
 		now := time.Now().UnixMilli()
-		r.RetryAt = now + max(w.backoff.Jittered(r.Number, w.options.Random()), sent.RetryAfter).Milliseconds()
-		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes, w.options.Random()), sent.RetryAfter).Milliseconds()
+		r.RetryAt = now + max(w.backoff.Jittered(r.Number, w.options.Random()), o.RetryAfter).Milliseconds()
+		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes, w.options.Random()), o.RetryAfter).Milliseconds()
 	}
-	return r
+	failed := !r.Succeeded
+	w.post(func(s *scheduler) { s.finishRequest(s.lanes.find(key), failed) })
+	w.ended <- o
 }
 
 // retryWrite repeats write until it succeeds. When ctx ends, it gives up and returns the last error.
@@ -119,11 +111,11 @@ func (w *worker) release(attempts []attemptKey, rows []int64) {
 		_ = retryWrite(w.ctx, func() error {
 			err := w.store.UndoBegin(w.ctx, rows)
 			if err != nil {
-				w.inbox.post(releaseFailed{err})
+				w.post(func(s *scheduler) { s.storeFails(stepRelease, err) })
 			}
 			return err
 		})
-		w.inbox.post(attemptsReleased{attempts})
+		w.post(func(s *scheduler) { s.finishRelease(attempts) })
 	})
 }
 

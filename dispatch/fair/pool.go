@@ -27,28 +27,25 @@ func (p Pool) Allows(mine, n int) bool {
 
 // Ledger is a pool that knows by itself what each payer uses. Use NewLedger.
 type Ledger struct {
-	pool Pool
+	Pool
 	used map[int64]int
 }
 
 // NewLedger makes a ledger. Nothing is used yet.
 func NewLedger(capacity int) Ledger { return Ledger{Pool{Capacity: capacity}, map[int64]int{}} }
 
-// Used returns what all payers use together.
-func (l *Ledger) Used() int { return l.pool.Used }
-
 // UsedBy returns what one payer uses.
 func (l *Ledger) UsedBy(payer int64) int { return l.used[payer] }
 
 // Left returns how much more the payer may use.
-func (l *Ledger) Left(payer int64) int { return l.pool.Share(l.used[payer]) - l.used[payer] }
+func (l *Ledger) Left(payer int64) int { return l.Pool.Share(l.used[payer]) - l.used[payer] }
 
 // Allows reports whether the payer may use n more.
-func (l *Ledger) Allows(payer int64, n int) bool { return l.pool.Allows(l.used[payer], n) }
+func (l *Ledger) Allows(payer int64, n int) bool { return l.Pool.Allows(l.used[payer], n) }
 
 // Charge adds n to what the payer uses.
 func (l *Ledger) Charge(payer int64, n int) {
-	l.pool.Used += n
+	l.Used += n
 	if l.used[payer] += n; l.used[payer] == 0 {
 		delete(l.used, payer)
 	}
@@ -56,6 +53,6 @@ func (l *Ledger) Charge(payer int64, n int) {
 
 // Clear forgets what all payers use.
 func (l *Ledger) Clear() {
-	l.pool.Used = 0
+	l.Used = 0
 	clear(l.used)
 }

@@ -63,8 +63,8 @@ func TestLedger(t *testing.T) {
 	l := fair.NewLedger(100)
 	l.Charge(1, 60)
 	l.Charge(2, 5)
-	if l.Used() != 65 || l.UsedBy(1) != 60 || l.UsedBy(2) != 5 || l.UsedBy(3) != 0 {
-		t.Errorf("used %d, by each %d, %d, %d", l.Used(), l.UsedBy(1), l.UsedBy(2), l.UsedBy(3))
+	if l.Used != 65 || l.UsedBy(1) != 60 || l.UsedBy(2) != 5 || l.UsedBy(3) != 0 {
+		t.Errorf("used %d, by each %d, %d, %d", l.Used, l.UsedBy(1), l.UsedBy(2), l.UsedBy(3))
 	}
 	// 95 are not used by others. An eighth of all, 12, stays free.
 	if left := l.Left(1); left != 95-12-60 || !l.Allows(1, left) || l.Allows(1, left+1) {
@@ -74,13 +74,13 @@ func TestLedger(t *testing.T) {
 		t.Error("a newcomer may not take exactly what is free")
 	}
 	l.Charge(1, -60)
-	if l.UsedBy(1) != 0 || l.Used() != 5 {
-		t.Errorf("used %d after a return", l.Used())
+	if l.UsedBy(1) != 0 || l.Used != 5 {
+		t.Errorf("used %d after a return", l.Used)
 	}
 	if n := l.Payers(); n != 1 {
 		t.Errorf("it remembers %d payers, but only one uses anything", n)
 	}
-	if l.Clear(); l.Used() != 0 || l.UsedBy(2) != 0 {
-		t.Errorf("used %d after all was returned", l.Used())
+	if l.Clear(); l.Used != 0 || l.UsedBy(2) != 0 {
+		t.Errorf("used %d after all was returned", l.Used)
 	}
 }

@@ -61,7 +61,6 @@ func describeRedirect(r *http.Response, from string) string {
 	return " to " + strings.ToValidUTF8(to.Host, "")
 }
 
-// describeTLS says what went wrong in a handshake.
 func describeTLS(err error) webhook.Failure {
 	var (
 		authority x509.UnknownAuthorityError

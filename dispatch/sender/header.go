@@ -9,7 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// headerNames are the names with the prefix, in canonical form.
 type headerNames struct {
 	prefix                                                      string
 	signature, previous, timestamp, eventID, eventType, attempt string

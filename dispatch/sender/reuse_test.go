@@ -74,9 +74,10 @@ func sendMany(t *testing.T, url string, size, together, each int, timeout time.D
 	for range together {
 		running.Go(func() {
 			for range each {
-				sent := s.Send(t.Context(), target, &a.job)
+				sent := sender.Attempt{Target: target, Job: a.job, Row: 1, Epoch: 1}
+				s.Send(t.Context(), &sent)
 				mu.Lock()
-				results = append(results, sent.Record(1, &a.job, 1))
+				results = append(results, sent.Result)
 				mu.Unlock()
 			}
 		})

@@ -43,49 +43,45 @@ type Sender struct {
 // New makes a Sender. It does not check the options: those of package dispatch are checked there.
 func New(o Options) *Sender { return &Sender{o, newHeaderNames(o.HeaderPrefix)} }
 
-// Result is how an attempt ended.
-type Result struct {
-	RetryAfter  time.Duration // the wait that the receiver asks for, at most Options.MaxRetryAfter; 0: none
-	Interrupted bool          // by ErrInterrupted, before the result was known
+// Attempt is what Send sends, and how that ended.
+type Attempt struct {
+	Target *Target
+	Job    webhook.Job
+	Row    int64 // of the record
+	Epoch  int64 // in which the attempt began
 
-	status   *int   // nil: no response
-	body     string // the part of the response that is stored
-	header   string // the same of its header
-	duration time.Duration
-	failure  webhook.Failure // zero on success
-}
-
-// Record returns the record of an attempt with this result. It has no times of a retry.
-func (r *Result) Record(attempt int64, j *webhook.Job, epoch int64) webhook.Result {
-	return webhook.Result{
-		Attempt: attempt, Delivery: j.Delivery, Subscription: j.Subscription,
-		Epoch: epoch, Number: j.Number(), Trigger: j.Trigger(),
-		Succeeded: r.failure.IsZero(), ResponseStatus: r.status, ResponseBody: r.body, ResponseHeader: r.header,
-		DurationMS: r.duration.Milliseconds(), Failure: r.failure,
-	}
+	// Send sets these.
+	Result      webhook.Result // without the times of a retry
+	RetryAfter  time.Duration  // the wait that the receiver asks for, at most Options.MaxRetryAfter; 0: none
+	Interrupted bool           // by ErrInterrupted, before the result was known
 }
 
 var errTimeout = errors.New("the attempt exceeded its timeout")
 
 // Send makes the attempt. It returns within Options.Timeout, which includes the response body. It returns earlier if ctx
-// ends. Every error is part of the result. It does not change the job, and does not keep it.
+// ends. Every error is part of the result. It does not change the job.
 //
 // Each attempt has a new goroutine. Often its stack begins with 4 KiB, which is enough for this function and all that it
 // calls. With the larger frames of jobs passed by value, growing the stack took 2-5 µs of each attempt.
-func (s *Sender) Send(ctx context.Context, t *Target, j *webhook.Job) Result {
-	if !t.sendError.IsZero() {
-		return Result{failure: t.sendError}
+func (s *Sender) Send(ctx context.Context, a *Attempt) {
+	j := &a.Job
+	a.Result = webhook.Result{
+		Attempt: a.Row, Delivery: j.Delivery, Subscription: j.Subscription, Epoch: a.Epoch, Number: j.Number(), Trigger: j.Trigger(),
+		Failure: a.Target.sendError,
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, errTimeout)
-	defer cancel()
-	begin := time.Now()
-	result := s.exchange(ctx, t, j, begin)
-	result.duration = time.Since(begin)
-	return result
+	if a.Result.Failure.IsZero() {
+		ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, errTimeout)
+		defer cancel()
+		begin := time.Now()
+		s.exchange(ctx, a, begin)
+		a.Result.DurationMS = time.Since(begin).Milliseconds()
+	}
+	a.Result.Succeeded = a.Result.Failure.IsZero()
 }
 
-func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now time.Time) (result Result) {
-	defer s.failOnPanic(ctx, t, &result)
+func (s *Sender) exchange(ctx context.Context, a *Attempt, now time.Time) {
+	t, j, r := a.Target, &a.Job, &a.Result
+	defer s.failOnPanic(ctx, a)
 	p := newProgress()
 	request := t.request.WithContext(httptrace.WithClientTrace(ctx, &p.ClientTrace))
 	request.Header = s.header(t, j, now)
@@ -93,22 +89,21 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 
 	response, err := s.roundTrip(request, j.Body, p)
 	if err != nil {
-		result.failure, result.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
-		return result
+		r.Failure, a.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
+		return
 	}
 	defer response.Body.Close()
 	status := response.StatusCode
-	result.status = &status
-	result.header = webhook.CutHeader(response.Header, t.Headers)
-	result.body, err = readResponse(response, t.Headers)
+	r.ResponseStatus = &status
+	r.ResponseHeader = webhook.CutHeader(response.Header, t.Headers)
+	r.ResponseBody, err = readResponse(response, t.Headers)
 	switch {
 	case status < 200 || status > 299:
-		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status) + describeRedirect(response, request.URL.Host)}
-		result.RetryAfter = retryAfter(response.Header, time.Now(), s.options.MaxRetryAfter)
+		r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status) + describeRedirect(response, request.URL.Host)}
+		a.RetryAfter = retryAfter(response.Header, time.Now(), s.options.MaxRetryAfter)
 	case err != nil:
-		result.failure, result.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
+		r.Failure, a.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
 	}
-	return result
 }
 
 // roundTrip sends the request. A receiver may close an idle connection while the request is on its way there. Then the request
@@ -126,8 +121,7 @@ func (s *Sender) roundTrip(r *http.Request, content []byte, p *progress) (*http.
 	}
 }
 
-// failOnPanic makes a panic in the transport a failed attempt.
-func (s *Sender) failOnPanic(ctx context.Context, t *Target, result *Result) {
+func (s *Sender) failOnPanic(ctx context.Context, a *Attempt) {
 	p := recover()
 	if p == nil {
 		return
@@ -137,8 +131,8 @@ func (s *Sender) failOnPanic(ctx context.Context, t *Target, result *Result) {
 		what = slog.String("error", err.Error())
 	}
 	s.options.Logger.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
-		slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
+		slog.String("subscription", a.Target.ID), slog.String("stack", string(debug.Stack())))
+	a.Result.Failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
 }
 
 func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrInterrupted) }

@@ -71,10 +71,10 @@ func sendOne(t *testing.T, a *attempt, o sender.Options) webhook.Result {
 	o.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.AllowHTTP = true
 	s := sender.New(o)
-	sent := s.Send(t.Context(), s.Prepare(a.target), &a.job)
-	result := sent.Record(1, &a.job, a.target.Epoch)
-	checkNoSecrets(t, result.Failure.String(), log.String())
-	return result
+	sent := sender.Attempt{Target: s.Prepare(a.target), Job: a.job, Row: 1, Epoch: a.target.Epoch}
+	s.Send(t.Context(), &sent)
+	checkNoSecrets(t, sent.Result.Failure.String(), log.String())
+	return sent.Result
 }
 
 // checkNoSecrets fails the test if a text holds a secret.
