@@ -45,7 +45,7 @@ type Options struct {
 	Store       store
 	Deliveries  deliveries
 	Certificate *tls.Config                // of the server; may be nil
-	OnEnd       func(kind Kind, sent bool) // called when a message was sent through a channel, or given up; may be nil
+	OnEnd       func(kind Kind, sent bool) // called when a message was sent through a channel, or given up
 	Logger      *slog.Logger               // nil: slog.Default
 }
 
@@ -115,6 +115,7 @@ type window struct {
 
 // flight is a message on its way through all channels.
 type flight struct {
+	message
 	at       time.Time
 	waiting  int  // channels that have not ended
 	told     bool // a channel has sent it
@@ -129,9 +130,6 @@ func New(o Options) (*Alerter, error) {
 		return nil, err
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	if o.OnEnd == nil {
-		o.OnEnd = func(Kind, bool) {}
-	}
 	a := &Alerter{
 		options: o, log: o.Logger, windows: map[Kind]*window{}, told: map[subjectKey]webhook.Untold{},
 		state:    state{Sent: map[Kind]int64{}, Told: map[Kind]int64{}},
@@ -139,7 +137,7 @@ func New(o Options) (*Alerter, error) {
 	}
 	a.conditions = a.options.conditions()
 	for _, c := range channels {
-		a.workers = append(a.workers, &worker{Channel: c, queue: make(chan message, maxQueued), log: o.Logger})
+		a.workers = append(a.workers, &worker{Channel: c, queue: make(chan *flight, maxQueued), log: o.Logger})
 	}
 	return a, nil
 }
@@ -174,7 +172,6 @@ func (a *Alerter) Run(ctx context.Context) error {
 	return nil
 }
 
-// load reads the state that the last process saved.
 func (a *Alerter) load(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
@@ -215,7 +212,7 @@ func (a *Alerter) look(ctx context.Context) {
 			if c.begins() {
 				f.since = c.since
 			}
-			a.tell(a.options.conditionMessage(c.kind, c.begins(), c.since, c.detail), f)
+			a.tell(a.options.conditionMessage(c), f)
 		}
 	}
 	a.tellSubscriptions(ctx, now)
@@ -318,13 +315,12 @@ func choose(due []webhook.Untold, most int) []webhook.Untold {
 func (a *Alerter) tell(m message, f *flight) {
 	w := a.windows[m.kind]
 	w.flight, w.opensAt, w.dueSince = f, f.at.Add(a.options.Interval), time.Time{}
-	f.waiting = len(a.workers)
-	m.flight = f
+	f.message, f.waiting = m, len(a.workers)
 	for _, worker := range a.workers {
 		select {
-		case worker.queue <- m:
+		case worker.queue <- f:
 		default: // the channel is dead, and too many messages wait for it
-			a.finish(outcome{m.kind, f, false})
+			a.finish(outcome{f, false})
 		}
 	}
 }
@@ -332,9 +328,9 @@ func (a *Alerter) tell(m message, f *flight) {
 // finish notes how a message ended at one channel. The operator is told as soon as one channel has sent it, so a dead channel does
 // not delay the next message. If no channel could send it, the next interval tells what is true then.
 func (a *Alerter) finish(end outcome) {
-	a.options.OnEnd(end.kind, end.sent)
-	w := a.windows[end.kind]
 	f := end.flight
+	a.options.OnEnd(f.kind, end.sent)
+	w := a.windows[f.kind]
 	if f.waiting--; w.flight == f && (f.waiting == 0 || end.sent) {
 		w.flight = nil
 	}
@@ -343,16 +339,16 @@ func (a *Alerter) finish(end outcome) {
 	}
 	f.told = true
 	a.unsaved = true
-	a.state.Sent[end.kind] = f.at.UnixMilli()
+	a.state.Sent[f.kind] = f.at.UnixMilli()
 	for _, sub := range f.subjects {
 		a.told[keyOf(sub)] = sub
 	}
 	switch {
 	case f.subjects != nil:
 	case f.since.IsZero():
-		delete(a.state.Told, end.kind)
+		delete(a.state.Told, f.kind)
 	default:
-		a.state.Told[end.kind] = f.since.UnixMilli()
+		a.state.Told[f.kind] = f.since.UnixMilli()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // A condition ends when it was absent for settleTime. So a condition that comes and goes is one condition.
@@ -16,7 +17,9 @@ const ExpiresSoon = 14 * 24 * time.Hour
 
 // condition is a state of the server. The operator is told when it begins and when it ends.
 type condition struct {
-	kind Kind
+	kind         Kind
+	begun, ended string // titles of the messages
+	mend         string // what to do while it lasts
 	// check reports whether the condition is present, and says more about it. Of an absent one, nothing is kept.
 	check func(ctx context.Context) (detail string, present bool)
 
@@ -47,29 +50,41 @@ func (c *condition) begins() bool { return c.active && c.absentSince.IsZero() }
 
 // conditions returns the conditions, the causes before their consequences.
 func (o *Options) conditions() []*condition {
+	doctor := "`" + o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}) + "`"
 	list := []*condition{
-		{kind: WritesRefused, check: func(ctx context.Context) (string, bool) {
-			_, err := o.Store.Ready(ctx)
-			return fmt.Sprint(err), err != nil
-		}},
-		{kind: DiskLow, check: func(context.Context) (string, bool) {
-			free, known := o.Store.Free()
-			return fmt.Sprintf("%d MiB are free", free>>20), known && free < disk.LowSpace
-		}},
-		{kind: DeliveriesLate, check: func(ctx context.Context) (string, bool) {
-			_, err := o.Deliveries.Ready(ctx)
-			return fmt.Sprintf("%v. Deliveries that wait: %d", err, o.Store.Pending()), err != nil
-		}},
-		{kind: ResultsUnsaved, check: func(context.Context) (string, bool) {
-			n := o.Deliveries.Unsaved()
-			return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
-		}},
+		{kind: WritesRefused, begun: "the database refuses writes", ended: "the database takes writes again",
+			mend: "Run " + doctor + " on the machine of the server. Until then, Keyhook accepts no events and sends no deliveries.",
+			check: func(ctx context.Context) (string, bool) {
+				_, err := o.Store.Ready(ctx)
+				return fmt.Sprint(err), err != nil
+			}},
+		{kind: DiskLow, begun: "the disk is nearly full", ended: "the disk has enough free space again",
+			mend: "Free some space on the disk of storage.path, or shorten storage.retention_events. Writes fail when the disk is full.",
+			check: func(context.Context) (string, bool) {
+				free, known := o.Store.Free()
+				return fmt.Sprintf("%d MiB are free", free>>20), known && free < disk.LowSpace
+			}},
+		{kind: DeliveriesLate, begun: "deliveries are late", ended: "deliveries are no longer late",
+			mend: "Run " + doctor + " on the machine of the server, and look at the log of the server for errors.",
+			check: func(ctx context.Context) (string, bool) {
+				_, err := o.Deliveries.Ready(ctx)
+				return fmt.Sprintf("%v. Deliveries that wait: %d", err, o.Store.Pending()), err != nil
+			}},
+		{kind: ResultsUnsaved, begun: "results of attempts cannot be saved", ended: "all results of attempts are saved again",
+			mend: "Look at the log of the server for \"result of an attempt\", and run " + doctor + ". Keyhook tries again. If the server stops first, it sends these deliveries again.",
+			check: func(context.Context) (string, bool) {
+				n := o.Deliveries.Unsaved()
+				return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
+			}},
 	}
 	if c := o.Certificate; c != nil && len(c.Certificates) > 0 && c.Certificates[0].Leaf != nil {
 		leaf := c.Certificates[0].Leaf
-		list = append(list, &condition{kind: CertificateExpires, check: func(context.Context) (string, bool) {
-			return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < ExpiresSoon
-		}})
+		list = append(list, &condition{
+			kind: CertificateExpires, begun: "the TLS certificate expires soon", ended: "the TLS certificate was renewed",
+			mend: "Renew the certificate in server.tls_cert_file, and restart Keyhook. Keyhook reads the file only at the start.",
+			check: func(context.Context) (string, bool) {
+				return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < ExpiresSoon
+			}})
 	}
 	return list
 }

@@ -52,8 +52,6 @@ func addresses(list string) (found []string, err error) {
 }
 
 func (m mailer) send(ctx context.Context, what message) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, sendLimit, errSlow)
-	defer cancel()
 	conn, err := (&net.Dialer{Timeout: requestTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(m.host, m.port))
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)

@@ -24,7 +24,6 @@ type message struct {
 	kind        Kind
 	title, body string
 	facts       map[string]any // for programs: what the body says
-	flight      *flight        // set by Alerter.tell; a worker returns it with the outcome
 }
 
 // newMessage makes a message. The first line of the body repeats the title, because some services show only the body.
@@ -42,15 +41,12 @@ func (m message) members() map[string]any {
 
 func signature(from string) string { return "Sent by Keyhook, " + from }
 
-// conditionMessage makes the message about a condition that began or ended.
-func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, detail string) message {
-	text := conditionTexts[kind]
-	facts := map[string]any{"since": since.UTC().Format(time.RFC3339), "is_over": !begins}
-	if !begins {
-		return o.newMessage(kind, text.ends, facts, "The problem began at "+utc(since)+".")
+func (o *Options) conditionMessage(c *condition) message {
+	facts := map[string]any{"since": c.since.UTC().Format(time.RFC3339), "is_over": !c.begins()}
+	if !c.begins() {
+		return o.newMessage(c.kind, c.ended, facts, "The problem began at "+utc(c.since)+".")
 	}
-	mend := strings.ReplaceAll(text.mend, "DOCTOR", o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}))
-	return o.newMessage(kind, text.begins, facts, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", mend)
+	return o.newMessage(c.kind, c.begun, facts, "Since "+utc(c.since)+": "+shorten(plain(c.detail), 3*maxError)+".", c.mend)
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
@@ -196,7 +192,6 @@ var mentions = strings.NewReplacer("@", "(at)", "<", "(", ">", ")", "[", "(", "]
 var links = strings.NewReplacer(
 	". ", ". ", ".", "(.)", "\u3002", "(.)", "\uff0e", "(.)", "\uff61", "(.)", "\u2024", "(.)", ": ", ": ", ":", "(:)", "& ", "& ", "&", "(and)")
 
-// shorten cuts a text to most characters.
 func shorten(text string, most int) string {
 	if characters := []rune(text); len(characters) > most {
 		return string(characters[:most-1]) + "…"

@@ -23,8 +23,8 @@ type sender func(context.Context, message) error
 // services are the kinds of channels, by the scheme of their URLs. Each returns how the channel of a URL sends a message. It takes the
 // options that it knows.
 var services = map[string]func(u *url.URL, o url.Values) (sender, error){
-	"discord": byHTTP(discord), "generic": byHTTP(generic), "gotify": byHTTP(gotify), "ntfy": byHTTP(ntfy), "slack": byHTTP(slack),
-	"smtp": mail, "teams": byHTTP(teams), "telegram": byHTTP(telegram),
+	"discord": discord, "generic": generic, "gotify": gotify, "ntfy": ntfy, "slack": slack,
+	"smtp": mail, "teams": teams, "telegram": telegram,
 }
 
 // post is how a message becomes a POST request.
@@ -34,14 +34,6 @@ type post struct {
 	text   func(m message) string         // the whole body; nil if it is JSON
 	object func(m message) map[string]any // the whole body as JSON
 	titled string                         // the name of a header field with the title; empty if there is none
-}
-
-// byHTTP makes a service of a function that reads its URL.
-func byHTTP(read func(u *url.URL, o url.Values) (post, error)) func(*url.URL, url.Values) (sender, error) {
-	return func(u *url.URL, o url.Values) (sender, error) {
-		p, err := read(u, o)
-		return p.send, err
-	}
 }
 
 // client sends the messages of all HTTP services. Like deliveries, alerts ignore the proxies of the environment and follow no
@@ -97,9 +89,9 @@ type answered int
 func (a answered) Error() string { return fmt.Sprintf("the service answered %d", int(a)) }
 
 // discord is the form discord://TOKEN@ID (discord.com/developers/docs/resources/webhook). Nothing in a message mentions anybody.
-func discord(u *url.URL, _ url.Values) (post, error) {
+func discord(u *url.URL, _ url.Values) (sender, error) {
 	if u.User.Username() == "" {
-		return post{}, errors.New("the token before @ is missing")
+		return nil, errors.New("the token before @ is missing")
 	}
 	return post{
 		url: "https://discord.com/api/webhooks/" + url.PathEscape(u.Host) + "/" + url.PathEscape(u.User.Username()),
@@ -109,30 +101,30 @@ func discord(u *url.URL, _ url.Values) (post, error) {
 				"allowed_mentions": map[string]any{"parse": []string{}},
 			}
 		},
-	}, nil
+	}.send, nil
 }
 
 // slack is the form slack://hook:A-B-C@webhook (api.slack.com/messaging/webhooks).
-func slack(u *url.URL, _ url.Values) (post, error) {
+func slack(u *url.URL, _ url.Values) (sender, error) {
 	token, _ := u.User.Password()
 	parts := slackToken.FindStringSubmatch(token)
 	if u.User.Username() != "hook" || parts == nil {
-		return post{}, errors.New("the form is hook:A-B-C@webhook")
+		return nil, errors.New("the form is hook:A-B-C@webhook")
 	}
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	return post{
 		url:    "https://hooks.slack.com/services/" + strings.Join(parts[1:], "/"),
 		object: func(m message) map[string]any { return map[string]any{"text": escape.Replace(m.body)} },
-	}, nil
+	}.send, nil
 }
 
 var slackToken = regexp.MustCompile(`^([0-9A-Za-z]+)-([0-9A-Za-z]+)-([0-9A-Za-z]+)$`)
 
 // teams is teams+ and the URL of a webhook. The message is an adaptive card
 // (learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors).
-func teams(u *url.URL, o url.Values) (post, error) {
+func teams(u *url.URL, o url.Values) (sender, error) {
 	if u.Scheme != "https" {
-		return post{}, errors.New("the form is teams+ and the https:// URL of the webhook")
+		return nil, errors.New("the form is teams+ and the https:// URL of the webhook")
 	}
 	clear(o) // they belong to the webhook
 	return post{url: u.String(), object: func(m message) map[string]any {
@@ -144,48 +136,48 @@ func teams(u *url.URL, o url.Values) (post, error) {
 				"body": []any{map[string]any{"type": "TextBlock", "text": text, "wrap": true}},
 			},
 		}}}
-	}}, nil
+	}}.send, nil
 }
 
 // telegram is the form telegram://TOKEN@telegram?chats=@CHANNEL (core.telegram.org/bots/api#sendmessage).
-func telegram(u *url.URL, o url.Values) (post, error) {
+func telegram(u *url.URL, o url.Values) (sender, error) {
 	token, chat := u.User.String(), take(o, "chats", "")
 	if !telegramToken.MatchString(token) {
-		return post{}, errors.New("the token before @ is not one of a bot, such as 123456:ABC")
+		return nil, errors.New("the token before @ is not one of a bot, such as 123456:ABC")
 	}
 	if chat == "" || strings.Contains(chat, ",") {
-		return post{}, errors.New("chats must name one channel or chat; for another one, add another URL")
+		return nil, errors.New("chats must name one channel or chat; for another one, add another URL")
 	}
 	return post{url: "https://api.telegram.org/bot" + token + "/sendMessage", object: func(m message) map[string]any {
 		return map[string]any{"chat_id": chat, "text": m.body, "link_preview_options": map[string]any{"is_disabled": true}}
-	}}, nil
+	}}.send, nil
 }
 
 var telegramToken = regexp.MustCompile(`^[0-9]+:[0-9A-Za-z_-]{20,}$`)
 
 // ntfy is the form ntfy://USER:PASSWORD@HOST/TOPIC (docs.ntfy.sh/publish).
-func ntfy(u *url.URL, o url.Values) (post, error) {
+func ntfy(u *url.URL, o url.Values) (sender, error) {
 	if strings.Trim(u.Path, "/") == "" {
-		return post{}, errors.New("the topic after the host is missing")
+		return nil, errors.New("the topic after the host is missing")
 	}
 	address, err := webURL(u, take(o, "scheme", "https"), u.EscapedPath())
-	return post{url: address, titled: "Title", text: bodyOnly, header: basicAuth(u)}, err
+	return post{url: address, titled: "Title", text: bodyOnly, header: basicAuth(u)}.send, err
 }
 
 // gotify is the form gotify://HOST/TOKEN (gotify.net/docs/pushmsg).
-func gotify(u *url.URL, o url.Values) (post, error) {
+func gotify(u *url.URL, o url.Values) (sender, error) {
 	base, token := path.Split(strings.TrimSuffix(u.Path, "/"))
 	if token == "" {
-		return post{}, errors.New("the token after the host is missing")
+		return nil, errors.New("the token after the host is missing")
 	}
 	address, err := webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
 	return post{url: address, header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(m message) map[string]any {
 		return map[string]any{"title": m.title, "message": m.body, "priority": 5}
-	}}, err
+	}}.send, err
 }
 
 // generic is the URL of a program. With template=json the message is an object, otherwise the body alone.
-func generic(u *url.URL, o url.Values) (post, error) {
+func generic(u *url.URL, o url.Values) (sender, error) {
 	scheme := u.Scheme
 	if scheme == "generic" {
 		scheme = schemeOf(o)
@@ -196,7 +188,7 @@ func generic(u *url.URL, o url.Values) (post, error) {
 	case "json":
 		p.text, p.object = nil, message.members
 	default:
-		return p, errors.New("template must be json, or be left out")
+		return nil, errors.New("template must be json, or be left out")
 	}
 	for name, values := range o {
 		if field, is := strings.CutPrefix(name, "@"); is {
@@ -211,7 +203,7 @@ func generic(u *url.URL, o url.Values) (post, error) {
 	}
 	clear(o)
 	p.url = address
-	return p, err
+	return p.send, err
 }
 
 func bodyOnly(m message) string { return m.body }

@@ -28,12 +28,11 @@ var errSlow = errors.New("no answer in time")
 // worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
 type worker struct {
 	Channel
-	queue chan message
+	queue chan *flight
 	log   *slog.Logger
 }
 
 type outcome struct {
-	kind   Kind
 	flight *flight
 	sent   bool
 }
@@ -43,23 +42,23 @@ func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
 	for ctx.Err() == nil { // a stop must not begin another message
 		select {
 		case <-ctx.Done():
-		case m := <-w.queue:
-			err := w.deliver(ctx, m)
+		case f := <-w.queue:
+			err := w.deliver(ctx, f.message)
 			if ctx.Err() == nil {
-				w.report(m, err)
+				w.report(f.kind, err)
 			}
-			outcomes <- outcome{m.kind, m.flight, err == nil}
+			outcomes <- outcome{f, err == nil}
 		}
 	}
 }
 
-func (w *worker) report(m message, err error) {
+func (w *worker) report(kind Kind, err error) {
 	if err == nil {
-		w.log.Info("alert sent", "channel", w.String(), "kind", string(m.kind))
+		w.log.Info("alert sent", "channel", w.String(), "kind", string(kind))
 		return
 	}
 	w.log.Warn("an alert cannot be sent; correct alerts.urls or the service, and test it",
-		"mend", webhook.Mend{Action: webhook.ActionTestAlerts}, "channel", w.String(), "kind", string(m.kind), "error", reason(err))
+		"mend", webhook.Mend{Action: webhook.ActionTestAlerts}, "channel", w.String(), "kind", string(kind), "error", reason(err))
 }
 
 // deliver tries to send a message until it is sent, retryFor is over, or ctx ends.
