@@ -41,14 +41,14 @@ type Policy struct {
 // mapped into IPv6 counts as the IPv4 address, because the system connects to that. An address with a zone is refused
 // even in an allowed network, because it names an interface of this machine.
 func (p Policy) CheckAddr(a netip.Addr) error {
-	reason := p.refusal(a)
+	reason, blocked := p.refusal(a), ErrBlocked
 	switch reason {
 	case "":
 		return nil
 	case deniedReason:
-		return fmt.Errorf("%w: %s %s", ErrDenied, a, reason)
+		blocked = ErrDenied
 	}
-	return fmt.Errorf("%w: %s %s", ErrBlocked, a, reason)
+	return fmt.Errorf("%w: %s %s", blocked, a, reason)
 }
 
 // deniedReason does not name the network. A customer sees this text, and only the operator may see the list.
@@ -87,7 +87,6 @@ func (p Policy) refusal(a netip.Addr) string {
 	return ""
 }
 
-// listsExactly reports whether one of the networks is exactly the address a.
 func listsExactly(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return unmapPrefix(n) == netip.PrefixFrom(a, a.BitLen()) })
 }

@@ -13,7 +13,6 @@ import (
 // ends, or a virtual address moves here. Reading the list takes about 0.1 ms, too much for every delivery.
 const ownMaxAge = 5 * time.Second
 
-// ownList is the list of this machine's addresses.
 type ownList struct {
 	interfaces func() ([]net.Addr, error)
 	sync.Mutex
