@@ -7,6 +7,7 @@
 package limiter
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -76,10 +77,7 @@ func (l *Limiter) Peek(key, limit int64) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Since(l.start)
-	w := window{ends: now + l.window}
-	if open := s.find(key, now); open != nil {
-		w = *open
-	}
+	w := cmp.Or(s.find(key, now), &window{ends: now + l.window})
 	return w.result(w.used < limit, limit, now)
 }
 

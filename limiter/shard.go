@@ -11,7 +11,6 @@ type window struct {
 	used int64         // requests allowed so far
 }
 
-// result describes w to the caller.
 func (w *window) result(allowed bool, limit int64, now time.Duration) Result {
 	limit = max(limit, 0)
 	return Result{Allowed: allowed, Limit: limit, Remaining: max(limit-w.used, 0), Reset: w.ends - now}
