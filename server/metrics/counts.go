@@ -24,8 +24,8 @@ type counts struct {
 
 	alerts *prometheus.CounterVec
 
-	writes        prometheus.Histogram
-	commitSeconds prometheus.Histogram
+	writes        prometheus.Observer
+	commitSeconds prometheus.Observer
 }
 
 // other labels failures of no known class.
@@ -45,7 +45,7 @@ func newCounts(f factory) counts {
 		refused: started(f.counters("http_connections_refused_total",
 			"Connections that the server closed, by reason: address (the client address had too many) or idle (few were left).", "reason"),
 			"address", "idle"),
-		published: f.counter("events_published_total", "Events accepted from publishers, without repetitions of an idempotency key."),
+		published: f.counters("events_published_total", "Events accepted from publishers, without repetitions of an idempotency key.").WithLabelValues(),
 		attempts: started(f.counters("delivery_attempts_total",
 			"Attempts that ended, including tests, by outcome. Interrupted attempts are counted at the next start.", "outcome"),
 			webhook.Succeeded.String(), webhook.Failed.String(), webhook.Interrupted.String()),
@@ -60,9 +60,9 @@ func newCounts(f factory) counts {
 		transitions: started(f.counters("subscription_transitions_total", "Status changes of subscriptions, by new status.", "status"),
 			webhook.Healthy, webhook.Failing, webhook.Disabled),
 		alerts: f.counters("alerts_total", "Alerts to the operator, by kind and result. Each channel counts.", "kind", "result"),
-		writes: f.histogram("storage_commit_writes", "Writes in one commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}),
-		commitSeconds: f.histogram("storage_commit_duration_seconds", "Time from the beginning of a transaction until it is durable.",
-			[]float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5}),
+		writes: f.histograms("storage_commit_writes", "Writes in one commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}).WithLabelValues(),
+		commitSeconds: f.histograms("storage_commit_duration_seconds", "Time from the beginning of a transaction until it is durable.",
+			[]float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5}).WithLabelValues(),
 	}
 	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed} {
 		c.seconds.WithLabelValues(outcome.String())

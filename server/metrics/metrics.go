@@ -63,23 +63,13 @@ func New() *Metrics {
 // Describe sends the description of every metric, as prometheus.Collector says. A scrape shows only those that something has counted.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) { m.registry.Describe(to) }
 
-// factory makes metrics and registers them.
+// factory makes metrics and registers them. WithLabelValues() is the only series of a metric without labels.
 type factory struct{ promauto.Factory }
 
-func (f factory) counter(name, help string) prometheus.Counter {
-	return f.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
-}
-
-// counters makes a counter with labels.
 func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return f.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return f.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
-}
-
-// histograms makes a histogram with labels.
 func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return f.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 }

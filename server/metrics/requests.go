@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts the requests of the HTTP server.
 type requests struct {
 	known           atomic.Pointer[map[outcome]series]
 	adding          sync.Mutex // guards changes of known
@@ -42,10 +41,10 @@ func newRequests(f factory) *requests {
 		seconds: f.histograms("http_request_duration_seconds",
 			"Time from the header of a request to the end of its response, by route pattern and method.",
 			[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}, "route", "method"),
-		rateLimited: f.counter("http_rate_limited_total",
-			"Requests refused because an API key used its rate limit, or an organization used server.token_rate."),
-		throttled: f.counter("http_throttled_total",
-			"Requests refused because the client address sent too many invalid credentials."),
+		rateLimited: f.counters("http_rate_limited_total",
+			"Requests refused because an API key used its rate limit, or an organization used server.token_rate.").WithLabelValues(),
+		throttled: f.counters("http_throttled_total",
+			"Requests refused because the client address sent too many invalid credentials.").WithLabelValues(),
 		unauthenticated: f.counters("authentication_failures_total", "Responses with the status 401, by problem code.", "code"),
 	}
 	r.known.Store(&map[outcome]series{})

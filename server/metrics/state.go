@@ -108,7 +108,6 @@ func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...stri
 	}
 }
 
-// flag is 1 for true.
 var flag = map[bool]float64{true: 1}
 
 // slowRead is the duration from which a read of the backlog is not repeated for every scrape.
