@@ -152,7 +152,6 @@ type view struct {
 	API                        *reference
 }
 
-// link leads to a section of the same page.
 type link struct{ Anchor, Title string }
 
 func (s *Site) add(v view) error {
@@ -179,7 +178,6 @@ func (s *Site) fill(v view) ([]byte, error) {
 // object returns where the object of this name is described.
 func (s *Site) object(name string) string { return s.options.Base + Path + objectsName + "/#" + name }
 
-// md renders Markdown for a template.
 func (s *Site) md(text string) (template.HTML, error) {
 	body, _, err := s.toHTML([]byte(text))
 	return body, err

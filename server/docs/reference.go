@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -13,10 +12,13 @@ import (
 
 // reference is what the pages of the API show of its description in OpenAPI.
 type reference struct {
-	Info       struct{ Description string }
-	Tags       []*group
-	Security   security
-	Paths      map[string]map[string]json.RawMessage // path → methods and parameters
+	Info     struct{ Description string }
+	Tags     []*group
+	Security security
+	Paths    map[string]struct {
+		Parameters                    []parameter // of each method
+		Get, Post, Put, Patch, Delete *operation
+	}
 	Components struct {
 		Schemas    map[string]*schema
 		Parameters map[string]parameter
@@ -26,7 +28,6 @@ type reference struct {
 	url string // where callers reach the server
 }
 
-// group has the operations of one tag.
 type group struct {
 	Name, Description, Anchor string
 	Operations                []*operation
@@ -66,7 +67,6 @@ type content struct {
 	Objects     map[string]string // media type → the name of the object; empty: the body is none
 }
 
-// schema is a JSON Schema.
 type schema struct {
 	Ref                                                        string `json:"$ref"`
 	Type, Const, Default                                       any
@@ -85,9 +85,6 @@ type field struct {
 	Required                                    bool
 }
 
-// methods are those of the operations of a path, in the order of the page.
-var methods = []string{"get", "post", "put", "patch", "delete"}
-
 // readReference reads a description in JSON. A curl line of the reference goes to a server at url.
 func readReference(text []byte, url string) (*reference, error) {
 	r := &reference{url: url}
@@ -99,24 +96,14 @@ func readReference(text []byte, url string) (*reference, error) {
 		g.Anchor, groups[g.Name] = "tag-"+strings.ToLower(strings.ReplaceAll(g.Name, " ", "-")), g
 	}
 	for _, path := range slices.Sorted(maps.Keys(r.Paths)) {
-		for _, method := range methods {
-			source, found := r.Paths[path][method]
-			if !found {
-				continue
+		p := r.Paths[path]
+		for i, op := range []*operation{p.Get, p.Post, p.Put, p.Patch, p.Delete} {
+			if op != nil {
+				op.Method, op.Path = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}[i], path
+				op.Parameters = slices.Concat(p.Parameters, op.Parameters)
+				r.complete(op)
+				groups[op.Tags[0]].Operations = append(groups[op.Tags[0]].Operations, op)
 			}
-			op := &operation{Method: strings.ToUpper(method), Path: path}
-			if err := json.Unmarshal(source, op); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", op.Method, path, err)
-			}
-			var shared []parameter
-			if list, found := r.Paths[path]["parameters"]; found {
-				if err := json.Unmarshal(list, &shared); err != nil {
-					return nil, fmt.Errorf("%s: %w", path, err)
-				}
-			}
-			op.Parameters = append(shared, op.Parameters...)
-			r.complete(op)
-			groups[op.Tags[0]].Operations = append(groups[op.Tags[0]].Operations, op)
 		}
 	}
 	return r, nil
@@ -216,7 +203,6 @@ func (r *reference) Fields(s *schema) (list []field) {
 	return list
 }
 
-// field describes a value.
 func (r *reference) field(name string, s *schema) field {
 	f := field{Name: name, Bounds: r.bounds(s)}
 	f.Type, f.Object = r.typeOf(s)
@@ -250,7 +236,6 @@ func (r *reference) typeOf(s *schema) (words, object string) {
 	return join([]any{s.Type}, ""), ""
 }
 
-// bounds returns what limits a value.
 func (r *reference) bounds(s *schema) string {
 	s, _ = r.follow(s)
 	var all []string
@@ -331,5 +316,4 @@ func (r *reference) curl(op *operation) string {
 	return line
 }
 
-// quote quotes a text for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
