@@ -16,7 +16,6 @@ const (
 	minControl  = 3.0
 )
 
-// color is a colour in sRGB.
 type color [3]uint8
 
 var (
@@ -84,7 +83,6 @@ func (s scheme) contrasting(c color, least float64, backgrounds ...color) color 
 	return s.ink
 }
 
-// parseColor reads "#rrggbb".
 func parseColor(s string) (color, error) {
 	digits, found := strings.CutPrefix(s, "#")
 	if b, err := hex.DecodeString(digits); found && err == nil && len(b) == len(color{}) {
@@ -95,7 +93,6 @@ func parseColor(s string) (color, error) {
 
 func (c color) String() string { return "#" + hex.EncodeToString(c[:]) }
 
-// mix returns c with a part of other.
 func mix(c, other color, part float64) (mixed color) {
 	for i := range c {
 		mixed[i] = uint8(math.Round(float64(c[i])*(1-part) + float64(other[i])*part))
