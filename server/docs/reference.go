@@ -14,7 +14,7 @@ import (
 type reference struct {
 	Info     struct{ Description string }
 	Tags     []*group
-	Security security
+	Security []map[string]any // the credentials that operations take
 	Paths    map[string]struct {
 		Parameters                    []parameter // of each method
 		Get, Post, Put, Patch, Delete *operation
@@ -42,14 +42,11 @@ type operation struct {
 	RequestBody                       content
 	Responses                         map[string]content
 	Problems                          map[string][]string `json:"x-problems"` // status → codes; "sets" → sets of the components
-	Security                          *security
+	Security                          *[]map[string]any   // the credentials that it takes
 
 	Method, Path, Curl string
 	Inputs, Body       []field
 }
-
-// security lists the credentials that an operation takes.
-type security []map[string]any
 
 type parameter struct {
 	Ref                   string `json:"$ref"`
@@ -253,9 +250,9 @@ func (r *reference) bounds(s *schema) string {
 	limit(s.MinLength, s.MaxLength, " characters")
 	limit(s.MinItems, s.MaxItems, " items")
 	all = append(all, strings.TrimSuffix(join(s.Enum, ", "), ", null"), s.Format)
-	for before, value := range map[string]any{"": s.Const, "matches ": s.Pattern, "default ": s.Default} {
+	for i, value := range []any{s.Const, s.Pattern, s.Default} {
 		if value != nil && value != "" {
-			all = append(all, before+join([]any{value}, ""))
+			all = append(all, []string{"", "matches ", "default "}[i]+join([]any{value}, ""))
 		}
 	}
 	if s.Items != nil {
