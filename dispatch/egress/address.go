@@ -30,11 +30,10 @@ type Policy struct {
 	// exception may be a network that embeds IPv4 addresses, such as 64:ff9b::/96 of NAT64. It opens all of IPv4 behind
 	// it, except denied networks and this machine. An exception for a single address opens that address.
 	AllowedNetworks []netip.Prefix
-	// Own returns the addresses of this machine. It is called for every public address, so it must be quick. Nil:
-	// OwnAddresses.
-	Own func() []netip.Addr
 	// AllowHTTP makes CheckURL accept http:// as well as https://. It is for development.
 	AllowHTTP bool
+
+	own *ownList // nil: that of this machine
 }
 
 // CheckAddr returns nil if a connection to a is allowed, and otherwise an error that wraps ErrBlocked. An IPv4 address

@@ -9,7 +9,19 @@ import (
 	"syscall"
 )
 
-// OwnAddressesOf is OwnAddresses of a machine with these interfaces, with its own list.
+// OwnAddresses returns the addresses of this machine.
+func OwnAddresses() []netip.Addr {
+	addresses, _ := own.get()
+	return addresses
+}
+
+// OnMachine returns the policy on a machine with these interfaces.
+func (p Policy) OnMachine(interfaces func() ([]net.Addr, error)) Policy {
+	p.own = &ownList{interfaces: interfaces}
+	return p
+}
+
+// OwnAddressesOf returns the addresses of a machine with these interfaces, with its own list.
 func OwnAddressesOf(interfaces func() ([]net.Addr, error)) func() ([]netip.Addr, error) {
 	return (&ownList{interfaces: interfaces}).get
 }

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,15 +22,8 @@ type ownList struct {
 	err       error // of the last read
 }
 
-// own is the only list of the process, because there is one machine.
+// own is the list of this machine. It cannot have a public address that another machine forwards to this one.
 var own = ownList{interfaces: net.InterfaceAddrs}
-
-// OwnAddresses returns the addresses of this machine's network interfaces, at most a few seconds old. If they cannot be
-// read, it returns the last known ones. It cannot know a public address that another machine forwards to this one.
-func OwnAddresses() []netip.Addr {
-	addresses, _ := own.get()
-	return addresses
-}
 
 // CheckOwnAddresses returns an error if the addresses of this machine cannot be read. Then connections to its public
 // addresses are not refused, unless the policy denies them.
@@ -38,6 +32,7 @@ func CheckOwnAddresses() error {
 	return err
 }
 
+// get returns the addresses. If they cannot be read, it returns the last known ones and an error.
 func (l *ownList) get() ([]netip.Addr, error) {
 	l.Lock()
 	defer l.Unlock()
@@ -64,9 +59,6 @@ func (l *ownList) get() ([]netip.Addr, error) {
 
 // isOwn reports whether a is an address of this machine. The caller has unmapped a.
 func (p Policy) isOwn(a netip.Addr) bool {
-	list := p.Own
-	if list == nil {
-		list = OwnAddresses
-	}
-	return slices.ContainsFunc(list(), func(one netip.Addr) bool { return one.Unmap().WithZone("") == a })
+	addresses, _ := cmp.Or(p.own, &own).get()
+	return slices.Contains(addresses, a)
 }

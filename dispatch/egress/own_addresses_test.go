@@ -17,8 +17,12 @@ import (
 
 // onMachineWith returns the policy of a machine with these addresses.
 func onMachineWith(p egress.Policy, own ...netip.Addr) egress.Policy {
-	p.Own = func() []netip.Addr { return own }
-	return p
+	return p.OnMachine(func() (list []net.Addr, err error) {
+		for _, a := range own {
+			list = append(list, &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, a.BitLen())})
+		}
+		return list, nil
+	})
 }
 
 // embeddings returns the IPv6 addresses that lead to an IPv4 address, in the order of their networks.
@@ -162,10 +166,11 @@ func TestOwnAddressesAreReadAgain(t *testing.T) {
 // Every dial reads the addresses again, because they change while the process runs.
 func TestOwnAddressesAreAskedForAtTheDial(t *testing.T) {
 	t.Parallel()
-	var own []netip.Addr
-	policy := egress.Policy{Own: func() []netip.Addr { return own }, AllowedNetworks: networks("64:ff9b::/96")}
+	var own []net.Addr
+	interfaces := func() ([]net.Addr, error) { return own, nil }
+	policy := egress.Policy{AllowedNetworks: networks("64:ff9b::/96")}.OnMachine(interfaces)
 	tr := egress.NewTransport(egress.Options{Policy: policy})
-	own = []netip.Addr{netip.MustParseAddr("198.41.0.4")}
+	own = []net.Addr{&net.IPNet{IP: net.IPv4(198, 41, 0, 4), Mask: net.CIDRMask(24, 32)}}
 	checkRefused(t, tr, "http://[64:ff9b::c629:4]:9/")
 	checkRefused(t, tr, "http://198.41.0.4:9/")
 }
