@@ -22,20 +22,16 @@ func (s *scheduler) beginKind(l *lane) int {
 // The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
 // places.
 func (s *scheduler) mayBegin(l *lane) bool {
-	if l.stages[queued] == 0 || !l.isCurrent() || !l.sends {
+	switch begun := l.stages[beginning] + l.stages[begun]; {
+	case l.stages[queued] == 0 || !l.isCurrent() || !l.sends || !s.rateAllowsBegin(l):
 		return false
+	case l.isFailing():
+		return s.mayProbe(l)
+	case l.isOrdered():
+		return l.isQuiet()
+	default:
+		return begun < s.beginLimit(l) && (begun == 0 || 2*begun < s.lanes.allowed(l, beginPlaces)-l.org.used(beginPlaces))
 	}
-	if l.isFailing() {
-		return s.mayProbe(l) && s.rateAllowsBegin(l)
-	}
-	if l.isOrdered() {
-		return l.isQuiet() && s.rateAllowsBegin(l)
-	}
-	begun := l.stages[beginning] + l.stages[begun]
-	if begun >= s.beginLimit(l) {
-		return false
-	}
-	return (begun == 0 || 2*begun < s.lanes.allowed(l, beginPlaces)-l.org.used(beginPlaces)) && s.rateAllowsBegin(l)
 }
 
 // beginLimit returns how many attempts of a healthy lane may be begun and not sent: one for each free slot, and twice as many as
@@ -47,7 +43,7 @@ func (s *scheduler) mayBegin(l *lane) bool {
 // of 5 ms and 64 publishers, that is the difference between 20 ms and 60 to 130 ms from publishing to receipt.
 func (s *scheduler) beginLimit(l *lane) int {
 	free := max(s.options.PerSubscription-l.requests(), 0)
-	return free + min(2*l.recent.ends.recent(s.ends.number), maxBegunPerLaneSlot*s.options.PerSubscription)
+	return free + min(2*l.recent.ends.recent(s.clock, s.begin.took), maxBegunPerLaneSlot*s.options.PerSubscription)
 }
 
 func (s *scheduler) mayProbe(l *lane) bool {
@@ -196,55 +192,37 @@ func (s *scheduler) finishRelease(attempts []attemptKey) {
 	}
 }
 
-// minEndPeriod is the length of the shortest period of endPeriods.
+// minEndPeriod is the length of the shortest period of endCounter.
 const minEndPeriod = 16 * time.Millisecond
 
-// endPeriods numbers the periods in which endCounters count. A period is at least as long as the last Begin took. So two periods
-// tell how many slots become free during a Begin, on a slow disk too.
-type endPeriods struct {
-	number int64
-	began  time.Time
-}
-
-func (p *endPeriods) update(now time.Time, begin time.Duration) {
-	length := max(begin, minEndPeriod)
-	switch past := now.Sub(p.began); {
-	case past >= 2*length: // nothing was counted for a whole period
-		p.number += 2
-	case past >= length:
-		p.number++
-	default:
-		return
-	}
-	p.began = now
-}
-
-// endCounter counts the requests of a lane that ended in a period and in the period before.
+// endCounter counts the requests of a lane that ended in this period and in the one before. A period is at least as long as the last
+// Begin took. So two periods tell how many slots become free during a Begin, on a slow disk too.
 type endCounter struct {
-	period        int64
+	began         time.Time // of this period
 	current, last int
 }
 
 // recent returns how many requests ended in this period and the last one. About as many slots become free soon. A lane that
 // hangs has none.
-func (c *endCounter) recent(period int64) int {
-	c.advance(period)
+func (c *endCounter) recent(now time.Time, begin time.Duration) int {
+	c.advance(now, begin)
 	return c.current + c.last
 }
 
-func (c *endCounter) count(period int64) {
-	c.advance(period)
+func (c *endCounter) count(now time.Time, begin time.Duration) {
+	c.advance(now, begin)
 	c.current++
 }
 
-func (c *endCounter) advance(period int64) {
-	switch period - c.period {
-	case 0:
-		return
-	case 1:
+func (c *endCounter) advance(now time.Time, begin time.Duration) {
+	length := max(begin, minEndPeriod)
+	switch past := now.Sub(c.began); {
+	case past >= 2*length: // nothing was counted for a whole period
+		c.last = 0
+	case past >= length:
 		c.last = c.current
 	default:
-		c.last = 0
+		return
 	}
-	c.period, c.current = period, 0
+	c.began, c.current = now, 0
 }

@@ -102,10 +102,7 @@ func (s *scheduler) openLane(l *lane) {
 		begun := l.stages[beginning] + l.stages[begun]
 		limit := s.beginLimit(l) - begun
 		if l.isOrdered() {
-			limit = 0
-			if len(l.attempts) == 0 && l.requests() == 0 && l.table.read == nil && l.table.blocked == 0 { // nothing is before it
-				limit = 1
-			}
+			limit = one(len(l.attempts) == 0 && l.requests() == 0 && l.table.read == nil && l.table.blocked == 0) // nothing is before it
 		}
 		if limit > 0 {
 			r = room{limit, begun}

@@ -45,7 +45,6 @@ type scheduler struct {
 	reads       readState
 	begin       beginState
 	saved       uint64 // results that the store has saved
-	ends        endPeriods
 
 	steps        stepClock // for finding delays that Keyhook itself causes
 	stopping     bool
@@ -161,7 +160,6 @@ func (s *scheduler) tick() {
 	s.clock = time.Now()
 	s.now = s.clock.UnixMilli()
 	s.lastTick.Store(s.now)
-	s.ends.update(s.clock, s.begin.took)
 	if s.now < before-time.Second.Milliseconds() {
 		s.log.Warn("the clock was set back, so the server checks all due times again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes.of {

@@ -74,7 +74,7 @@ func (s *scheduler) takeBack(a *attempt) {
 
 func (s *scheduler) finishRequest(a *attempt, failed bool) {
 	l := a.lane
-	l.recent.ends.count(s.ends.number)
+	l.recent.ends.count(s.clock, s.begin.took)
 	l.recent.failureStreak++
 	if !failed {
 		l.recent.failureStreak = 0
