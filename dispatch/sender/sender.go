@@ -88,21 +88,20 @@ func (s *Sender) exchange(ctx context.Context, a *Attempt, now time.Time) {
 	request.ContentLength = int64(len(j.Body))
 
 	response, err := s.roundTrip(request, j.Body, p)
-	if err != nil {
-		r.Failure, a.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
-		return
+	if err == nil {
+		defer response.Body.Close()
+		status := response.StatusCode
+		r.ResponseStatus = &status
+		r.ResponseHeader = webhook.CutHeader(response.Header, t.Headers)
+		r.ResponseBody, err = readResponse(response, t.Headers)
+		if status < 200 || status > 299 {
+			r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status) + describeRedirect(response, request.URL.Host)}
+			a.RetryAfter = retryAfter(response.Header, time.Now(), s.options.MaxRetryAfter)
+			return
+		}
 	}
-	defer response.Body.Close()
-	status := response.StatusCode
-	r.ResponseStatus = &status
-	r.ResponseHeader = webhook.CutHeader(response.Header, t.Headers)
-	r.ResponseBody, err = readResponse(response, t.Headers)
-	switch {
-	case status < 200 || status > 299:
-		r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status) + describeRedirect(response, request.URL.Host)}
-		a.RetryAfter = retryAfter(response.Header, time.Now(), s.options.MaxRetryAfter)
-	case err != nil:
-		r.Failure, a.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
+	if err != nil {
+		r.Failure, a.Interrupted = s.classify(ctx, err, p), errors.Is(context.Cause(ctx), ErrInterrupted)
 	}
 }
 
@@ -134,8 +133,6 @@ func (s *Sender) failOnPanic(ctx context.Context, a *Attempt) {
 		slog.String("subscription", a.Target.ID), slog.String("stack", string(debug.Stack())))
 	a.Result.Failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
 }
-
-func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrInterrupted) }
 
 // progress notes how far a request has come.
 type progress struct {
