@@ -143,15 +143,10 @@ const (
 func (f *Form) wrongType(name, form string) { f.Refuse(name, "wrong_type", "This must be %s.", form) }
 
 // Text returns a string of at most max characters, unchanged.
-func (f *Form) Text(name string, max int) *string { return f.text(name, max, aString) }
+func (f *Form) Text(name string, max int) *string { return f.text(name, f.take(name), max, aString) }
 
-// text is Text with the form of the value, for the message.
-func (f *Form) text(name string, max int, form string) *string {
-	return f.textOf(name, f.take(name), max, form)
-}
-
-// textOf is text of a value, which is nil if it is missing.
-func (f *Form) textOf(name string, value jsontext.Value, max int, form string) *string {
+// text is Text of a value, which is nil if it is missing. form is the form of the value, for the message.
+func (f *Form) text(name string, value jsontext.Value, max int, form string) *string {
 	if value == nil {
 		return nil
 	}

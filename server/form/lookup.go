@@ -87,7 +87,7 @@ const (
 
 // Scope returns a space-delimited list of permissions. It adds one problem at most, because it is one field.
 func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
-	text := f.text(name, maxScope, aScope)
+	text := f.text(name, f.take(name), maxScope, aScope)
 	if text == nil {
 		return access.Scope{}
 	}

@@ -84,10 +84,7 @@ func (f *Form) webhookURL(name string, check func(string) (string, error)) *stri
 	if err == nil {
 		return &canonical
 	}
-	wrong, known := errors.AsType[*egress.URLError](err)
-	if !known {
-		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent to this URL."}
-	}
+	wrong, _ := errors.AsType[*egress.URLError](err) // check returns no other error
 	f.Refuse(name, wrong.Code, "%s", wrong.Message)
 	return nil
 }
@@ -143,7 +140,7 @@ func (f *Form) header(path, prefix string, m member, before []webhook.Header) we
 	if m.value.Kind() == jsontext.KindNull {
 		return h
 	}
-	text := f.textOf(path, m.value, webhook.MaxHeaderValue, "a string, or null to keep the present value")
+	text := f.text(path, m.value, webhook.MaxHeaderValue, "a string, or null to keep the present value")
 	switch {
 	case text == nil:
 	case *text == "":

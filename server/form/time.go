@@ -19,7 +19,7 @@ func parseTime(text string) (at time.Time, ok bool) {
 
 // Time returns a time.
 func (f *Form) Time(name string) *time.Time {
-	text := f.text(name, MaxName, aTime)
+	text := f.text(name, f.take(name), MaxName, aTime)
 	if text == nil {
 		return nil
 	}
