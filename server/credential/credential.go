@@ -41,9 +41,6 @@ type Presented struct {
 // CodeUnknown is the code of every malformed or unknown key and token.
 const CodeUnknown = "invalid_key"
 
-// CodeWrongScheme is the code of a credential that the request presents as one of another kind.
-const CodeWrongScheme = "wrong_scheme"
-
 // The refusals of a credential for its form. An unknown credential gets the same refusal as a malformed one.
 var (
 	ErrMissing = fault.New(fault.Unauthenticated, "missing_credential",
@@ -56,8 +53,9 @@ var (
 	errSeveral = fault.New(fault.Malformed, "multiple_credentials", "The request has several credentials; send one, in one Authorization header or in the session cookie.")
 )
 
+// wrongScheme refuses a credential that the request presents as one of another kind.
 func wrongScheme(hint string) error {
-	return fault.New(fault.Unauthenticated, CodeWrongScheme, "%s", hint)
+	return fault.New(fault.Unauthenticated, "wrong_scheme", "%s", hint)
 }
 
 // Reader reads credentials. Use NewReader.

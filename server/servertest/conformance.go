@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -185,16 +184,4 @@ func (d *Description) validateJSON(schema string, text io.Reader) error {
 		return err
 	}
 	return d.Validate(schema, value)
-}
-
-// isDescribed fails the test unless request and response are as openapi.yaml describes them.
-func isDescribed(t testing.TB, line string, a Response) {
-	t.Helper()
-	d, err := Described()
-	if err != nil {
-		t.Fatalf("openapi.yaml: %v", err)
-	}
-	for _, wrong := range d.check(a) {
-		t.Errorf("%s: %d is not as openapi.yaml has it: %s", line, a.StatusCode, wrong)
-	}
 }

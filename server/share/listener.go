@@ -22,17 +22,13 @@ const (
 	DefaultConnectionsPerAddress = 128
 )
 
-// Why a connection is closed without a response.
-const (
-	reasonAddress = "address" // its address has too many
-	reasonIdle    = "idle"    // it was idle, and few connections were free
-)
-
 // ConnectionObserver observes connections.
 type ConnectionObserver interface {
 	ConnectionOpened()
 	ConnectionClosed()
-	ConnectionRefused(reason string) // "address" or "idle"; an idle connection is reported as closed too
+	// ConnectionRefused gets the reason: "address" if the address of the connection has too many, or "idle" if the connection was idle,
+	// and few were free. An idle connection is reported as closed too.
+	ConnectionRefused(reason string)
 }
 
 type noObserver struct{}
@@ -144,7 +140,7 @@ func (l *Listener) clientOf(conn net.Conn) netip.Addr {
 
 // refuse counts a refused connection of an address. It warns at most once per warningInterval.
 func (l *Listener) refuse(client netip.Addr) {
-	l.limits.Observer.ConnectionRefused(reasonAddress)
+	l.limits.Observer.ConnectionRefused("address")
 	l.refused++
 	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn,
@@ -161,7 +157,7 @@ func (l *Listener) closeIdle() {
 		if l.open < l.limits.Open && time.Since(c.since) < idleGrace {
 			return
 		}
-		l.limits.Observer.ConnectionRefused(reasonIdle)
+		l.limits.Observer.ConnectionRefused("idle")
 		l.release(c)
 		_ = c.Conn.Close()
 	}
