@@ -14,16 +14,9 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// authenticator reads the credential of a request and has it checked.
-type authenticator struct {
-	checker *check.Checker
-	reader  *credential.Reader
-	cookies *credential.Cookies
-}
-
-// read does not ask the store. A failure to read the credential is for the checks to report.
-func (a *authenticator) read(c *call) {
-	c.run.Presented, c.run.Address, c.run.Client = a.reader.Read(c.Request, c.Local), c.Client, c.Client
+// readCredential does not ask the store. A failure to read the credential is for the checks to report.
+func (s *Server) readCredential(c *call) {
+	c.run.Presented = s.reader.Read(c.Request, c.Local)
 	if c.run.Kind == credential.IssuerToken {
 		c.requireMemory() // the check may have to wait for the identity provider
 	}
@@ -32,18 +25,18 @@ func (a *authenticator) read(c *call) {
 	}
 	c.NoStore() // the response is for this browser only
 	if errors.Is(c.run.Unreadable, credential.ErrSession) {
-		a.cookies.Clear(c, c.Request)
+		s.cookies.Clear(c, c.Request)
 	}
 }
 
 // admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
 // again.
-func (a *authenticator) admit(c *call) error {
-	err := a.checker.Check(c.Request.Context(), &c.run)
+func (s *Server) admit(c *call) error {
+	err := s.checker.Check(c.Request.Context(), &c.run)
 	if c.run.Authenticated {
 		c.Principal = &c.run.Principal
 		share.MarkBusy(c.Request.Context())
-		if c.stream != nil {
+		if c.isStream() {
 			err = cmp.Or(err, c.Charge())
 		}
 	}
@@ -53,20 +46,20 @@ func (a *authenticator) admit(c *call) error {
 	if fault.KindOf(err) == fault.Limited {
 		c.setRetryAfter()
 	}
-	return a.endSession(c, err)
+	return s.clearEnded(c, err)
 }
 
-// endSession clears the cookie of a session that has ended. It returns the refusal of the credential.
-func (a *authenticator) endSession(c *call, refused error) error {
+// clearEnded clears the cookie of a session that has ended. It returns the refusal of the credential.
+func (s *Server) clearEnded(c *call, refused error) error {
 	if fault.KindOf(refused) == fault.Unauthenticated && c.run.Kind == credential.Session && c.run.At == access.CheckLookUp {
-		a.cookies.Clear(c, c.Request)
+		s.cookies.Clear(c, c.Request)
 	}
 	return refused
 }
 
 // mayFail refuses a request from an address that failed too often, before something outside of the checks is asked.
-func (a *authenticator) mayFail(c *call) error {
-	err := a.checker.MayFail(&c.run)
+func (s *Server) mayFail(c *call) error {
+	err := s.checker.MayFail(&c.run)
 	if err != nil {
 		c.setRetryAfter()
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/julienschmidt/httprouter"
+
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
@@ -14,20 +16,23 @@ import (
 // call is what the server knows of a request: the exchange that its handler sees, its route, and the checks of its credential.
 type call struct {
 	exchange.Exchange
-	auth    *authenticator
+	server  *Server
 	route   *route    // nil until one matches
 	run     check.Run // the credential, and what the checks found out
 	dialect string    // of the proxy in forward authentication; otherwise empty
-	stream  *stream   // nil unless the request came over HTTP/2
 }
 
-func (c *call) setRoute(rt *route) {
+func (c *call) setRoute(rt *route, values httprouter.Params) {
 	c.route, c.Path.Pattern, c.MaxBody = rt, rt.pattern, rt.maxBody
+	for _, value := range values {
+		c.Path.Add(value.Key, value.Value)
+	}
 }
 
-// Recheck checks the credential of the request again; see exchange.Caller.
+// Recheck checks the credential of the request again. It returns the refusal if the credential was withdrawn, or lost a permission that the
+// request needs. It may change the Principal.
 func (c *call) Recheck() error {
-	return c.auth.endSession(c, c.auth.checker.Recheck(c.Request.Context(), &c.run))
+	return c.server.clearEnded(c, c.server.checker.Recheck(c.Request.Context(), &c.run))
 }
 
 // maxHeaderFields is the largest number of header fields of a request. Every field takes about 100 bytes of memory, even a

@@ -14,33 +14,26 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 )
 
-type documents struct {
-	site func() (site, error) // rendered at the first request
-}
-
+// site has the documents, which are rendered at the first request.
 type site struct {
 	*docs.Site
-	pages map[string]console.File
+	pages map[string]console.File // by name
 }
 
-func newDocuments(o Options, base string, api description) documents {
-	return documents{sync.OnceValues(func() (site, error) {
+func newSite(o Options, base string, api description) func() (site, error) {
+	return sync.OnceValues(func() (site, error) {
 		settings := docs.Options{Base: base, URL: strings.TrimSuffix(o.ConsoleURL, "/"), Brand: console.DefaultName}
 		accent := ""
 		if o.Console != nil {
 			settings.Console, accent, settings.Brand = base+console.Path, o.Console.Accent, cmp.Or(o.Console.Name, settings.Brand)
 		}
 		described, err := api.json()
-		if err != nil {
+		style, styleErr := console.Tokens(accent)
+		script, scriptErr := console.Colours()
+		if err = cmp.Or(err, styleErr, scriptErr); err != nil {
 			return site{}, err
 		}
-		settings.Description = described.Body
-		if settings.Style, err = console.Tokens(accent); err != nil {
-			return site{}, err
-		}
-		if settings.Script, err = console.Colours(); err != nil {
-			return site{}, err
-		}
+		settings.Description, settings.Style, settings.Script = described.Body, style, script
 		rendered, err := docs.Render(settings)
 		if err != nil {
 			return site{}, err
@@ -50,10 +43,12 @@ func newDocuments(o Options, base string, api description) documents {
 			pages[page.Name] = newDocument(page.MediaType, page.Body)
 		}
 		return site{rendered, pages}, nil
-	})}
+	})
 }
 
-func (h documents) index(x *exchange.Exchange) error {
+// readDocument sends the page in the path, or the list of documents, or what a search finds. A page may load its own style and script, and
+// nothing else.
+func (h *handlers) readDocument(x *exchange.Exchange) error {
 	words, _ := x.Query.Value("q")
 	if len(words) > docs.MaxQuery {
 		x.Query.Refuse("q", fmt.Sprintf("must have at most %d bytes", docs.MaxQuery))
@@ -61,41 +56,25 @@ func (h documents) index(x *exchange.Exchange) error {
 	if err := x.Query.Err(); err != nil {
 		return err
 	}
-	if words == "" {
-		return h.show(x, "")
-	}
-	s, err := h.site()
+	s, err := h.documents()
 	if err != nil {
 		return fmt.Errorf("documents: %w", err)
 	}
-	found, err := s.Search(words)
-	if err != nil {
-		return fmt.Errorf("documents: search: %w", err)
+	page, found := s.pages[x.Path.Value("name")] // the list has no name
+	if words != "" {
+		results, err := s.Search(words)
+		if err != nil {
+			return fmt.Errorf("documents: search: %w", err)
+		}
+		page = newDocument(docs.HTML, results)
 	}
-	h.send(x, newDocument(docs.HTML, found))
-	return nil
-}
-
-func (h documents) read(x *exchange.Exchange) error { return h.show(x, x.Path.Value("name")) }
-
-func (h documents) show(x *exchange.Exchange, name string) error {
-	s, err := h.site()
-	if err != nil {
-		return fmt.Errorf("documents: %w", err)
-	}
-	page, found := s.pages[name]
 	if !found {
 		return exchange.Refuse(http.StatusNotFound, "not_found", "There is no document with this name; see the list at "+x.Base+docs.Path+".")
 	}
-	h.send(x, page)
-	return nil
-}
-
-// send sends a page that may load its own style and script, and nothing else.
-func (h documents) send(x *exchange.Exchange, page console.File) {
 	x.SetHeader("Content-Security-Policy",
 		"default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 	sendFile(x, page)
+	return nil
 }
 
 // newDocument returns a file that is the same for all callers. Caches must revalidate it, because another version of the program has

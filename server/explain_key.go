@@ -145,7 +145,7 @@ func (h *handlers) checkExplained(x *exchange.Exchange, m *explained, key string
 		m.State, err = h.findExplained(ctx, x, m, key)
 		return m.State, err
 	}
-	err := h.auth.checker.Check(ctx, &m.Run)
+	err := h.checker.Check(ctx, &m.Run)
 	if err == nil {
 		m.Code = codeValid
 		return nil

@@ -69,9 +69,9 @@ func (h *handlers) authorize(c *call) error {
 		// Otherwise net/http reads the body before it responds. Some proxies pass on its length and never send it.
 		c.Header()["Connection"] = closing
 	}
-	c.run.Presented, c.run.Address, c.run.Client = h.auth.reader.ReadKey(c.Request), c.Client, c.Client
+	c.run.Presented = h.reader.ReadKey(c.Request)
 	c.run.Needed, c.run.Last = neededPermissions(needed), access.CheckPermission
-	if err := h.auth.admit(c); err != nil {
+	if err := h.admit(c); err != nil {
 		return err
 	}
 	c.identifyKey()

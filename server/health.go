@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -48,20 +47,12 @@ const checkTime = 2 * time.Second
 const readyKept = time.Second
 
 type health struct {
-	store      Store
-	deliveries func(context.Context) (warning string, err error) // nil checks nothing
-	checks     []ReadinessCheck
-	settings   map[string]string
-	draining   *atomic.Bool
+	*Server
 
 	lock        chan struct{} // holds a token while the checks run
 	last        readyBody     // the last result of the checks
 	until       time.Time     // when that expires
 	wasDraining bool          // at that time
-}
-
-type liveBody struct {
-	Status string `json:"status"`
 }
 
 // The status of a readyBody.
@@ -84,12 +75,12 @@ type checkResult struct {
 	Warning string `json:"warning,omitempty"` // the process is ready, but an operator should act
 }
 
-func (h *health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) }
+func (h *health) live(x *exchange.Exchange) error { return x.OK(map[string]string{"status": "ok"}) }
 
 func (h *health) ready(x *exchange.Exchange) error {
 	body := h.readiness(x.Request.Context())
 	if x.Local && !share.IsForwarded(x.Request) {
-		body.Settings = h.settings
+		body.Settings = h.options.Settings
 	}
 	if body.Status == isReady {
 		return x.OK(body)
@@ -118,7 +109,7 @@ func (h *health) readiness(ctx context.Context) readyBody {
 func (h *health) check(ctx context.Context) readyBody {
 	own := []ReadinessCheck{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
 	body := readyBody{Status: isReady, Checks: map[string]checkResult{}}
-	for _, check := range append(own, h.checks...) {
+	for _, check := range append(own, h.options.Checks...) {
 		warning, err := check.Run(ctx)
 		result := checkResult{OK: err == nil, Warning: warning}
 		if err != nil {
@@ -132,7 +123,7 @@ func (h *health) check(ctx context.Context) readyBody {
 
 // database does not return the error of the database, because anybody may read the response.
 func (h *health) database(ctx context.Context) (warning string, err error) {
-	if h.store.Ping(ctx) != nil {
+	if h.options.Store.Ping(ctx) != nil {
 		return "", errors.New("does not answer")
 	}
 	return "", nil
@@ -140,13 +131,13 @@ func (h *health) database(ctx context.Context) (warning string, err error) {
 
 // queue says whether this process sends deliveries.
 func (h *health) queue(ctx context.Context) (warning string, err error) {
-	if hold := h.store.Hold(); hold != nil {
+	if hold := h.options.Store.Hold(); hold != nil {
 		return "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since)), nil
 	}
-	if h.deliveries == nil {
+	if h.options.Deliveries == nil {
 		return "", nil
 	}
-	return h.deliveries(ctx)
+	return h.options.Deliveries(ctx)
 }
 
 func (h *health) process(context.Context) (warning string, err error) {

@@ -189,11 +189,10 @@ func (h *handlers) reportLeak(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	c.run.Address = c.Client
-	if err := h.auth.mayFail(c); err != nil {
+	if err := h.mayFail(c); err != nil {
 		return err
 	}
-	h.auth.checker.Failed(c.Client)
+	h.checker.Failed(c.Client)
 	began := time.Now()
 	if leaked, ok := access.Opaque(*raw); ok {
 		if err := h.options.Store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {

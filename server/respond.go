@@ -30,7 +30,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
 	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
 	c.Client, c.Memory = s.options.TrustedProxies.Client(r), s.memory
-	if r.ProtoMajor > 1 {
+	c.run.Address, c.run.Client = c.Client, c.Client
+	if c.isStream() {
 		c.openStream()
 	}
 	s.warnOfProxy(r)
@@ -70,9 +71,7 @@ func (s *Server) finish(c *call) {
 	if err := s.run(c); err != nil {
 		s.fail(c, err)
 	}
-	if c.stream != nil {
-		c.stream.finish()
-	}
+	c.finishStream()
 }
 
 const codeAborted = "aborted"
@@ -116,12 +115,12 @@ func (s *Server) run(c *call) error {
 	case c.route.access == local && share.IsLocal(c.Request):
 		return c.handle()
 	}
-	s.auth.read(c)
+	s.readCredential(c)
 	c.run.Needed, c.run.AnyOf, c.run.Last = c.route.needs, c.route.anyOf, access.CheckPermission
-	if err := s.auth.admit(c); err != nil {
+	if err := s.admit(c); err != nil {
 		return err
 	}
-	c.auth, c.Caller = s.auth, c
+	c.server, c.Caller = s, c
 	if err := c.handle(); err != nil {
 		return c.missingInstead(err)
 	}
@@ -132,9 +131,9 @@ func (s *Server) run(c *call) error {
 // up to its rate limit.
 func (s *Server) refuseUnmatched(c *call, allowed []string) error {
 	if len(c.Request.Header["Authorization"]) > 0 {
-		s.auth.read(c)
+		s.readCredential(c)
 		c.run.Last = access.CheckRateLimit
-		if err := s.auth.admit(c); err != nil {
+		if err := s.admit(c); err != nil {
 			return err
 		}
 	}

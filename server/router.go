@@ -35,6 +35,7 @@ func (r *router) fill(table []route) {
 			r.matched = append(r.matched, rt)
 			continue
 		}
+		handle := func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) { w.(*call).setRoute(rt, p) }
 		at := []string{rt.method}
 		if rt.method == http.MethodGet {
 			at = append(at, http.MethodHead)
@@ -42,23 +43,12 @@ func (r *router) fill(table []route) {
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, path := range paths {
 			for _, method := range at {
-				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handleOf(rt))
+				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
 			if !strings.Contains(path, "{") {
 				r.fixed[path] = append(r.fixed[path], at...)
 				slices.Sort(r.fixed[path])
 			}
-		}
-	}
-}
-
-// handleOf returns the handle of a route in the tree. It only sets the route of a call, and the values in its path.
-func handleOf(rt *route) httprouter.Handle {
-	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
-		c := w.(*call)
-		c.setRoute(rt)
-		for _, value := range p {
-			c.Path.Add(value.Key, value.Value)
 		}
 	}
 }
@@ -74,7 +64,7 @@ func (r *router) find(c *call, method string, requested *url.URL) (allowed []str
 			continue
 		}
 		if rt.method == anyMethod || rt.method == method || rt.method == http.MethodGet && method == http.MethodHead {
-			c.setRoute(rt)
+			c.setRoute(rt, nil)
 			return nil, true
 		}
 		return []string{rt.method, http.MethodHead}, false

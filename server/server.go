@@ -67,7 +67,9 @@ type Options struct {
 // Server serves HTTP requests. Use New.
 type Server struct {
 	options     Options
-	auth        *authenticator
+	checker     *check.Checker
+	reader      *credential.Reader
+	cookies     *credential.Cookies
 	memory      *share.Memory
 	base        string              // path before every path that a response shows
 	unknown     *share.AnonymousLog // bounds the lines about requests without a valid credential
@@ -101,6 +103,9 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options:     o,
+		checker:     check.New(o.Store, o.Issuer, limiter.New(limiter.Window), o.TokenRate),
+		reader:      credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies),
+		cookies:     cookies,
 		memory:      share.NewMemory(o.BodyMemory),
 		base:        base,
 		unknown:     share.NewAnonymousLog(o.Logger),
@@ -108,9 +113,7 @@ func New(o Options) (*Server, error) {
 		router:      new(router),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	checker := check.New(o.Store, o.Issuer, limiter.New(limiter.Window), o.TokenRate)
-	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
-	s.router.fill(newHandlers(s, site).table())
+	s.router.fill(s.table(site))
 	return s, nil
 }
 

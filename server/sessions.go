@@ -29,14 +29,14 @@ type portalBody struct {
 // from other sites: they could sign in a visitor as another user.
 func (h *handlers) createSession(c *call) error {
 	c.NoStore()
-	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {
+	if err := h.cookies.CheckOrigin(c.Request); err != nil {
 		return err
 	}
 	isDry, replaces, err := h.presentSession(c)
 	if err != nil {
 		return err
 	}
-	if err := h.auth.admit(c); err != nil {
+	if err := h.admit(c); err != nil {
 		return err
 	}
 	if isDry {
@@ -57,19 +57,19 @@ func (h *handlers) createSession(c *call) error {
 	if err != nil {
 		return err
 	}
-	h.auth.cookies.Set(c, c.Request, minted, session)
+	h.cookies.Set(c, c.Request, minted, session)
 	return c.Created("/api/v1/session/", body)
 }
 
 // refuseReplacement refuses a link if the browser has a session of somebody else. Anybody can send a link of their own, and what is done
 // after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
 func (h *handlers) refuseReplacement(c *call) error {
-	present := check.Run{Presented: h.auth.reader.Read(c.Request, false), Last: access.CheckLookUp}
+	present := check.Run{Presented: h.reader.Read(c.Request, false), Last: access.CheckLookUp}
 	if present.Kind != credential.Session {
 		return nil
 	}
 	present.Organizations = nil // the session itself counts, wherever the page acts
-	switch err := h.auth.checker.Check(c.Request.Context(), &present); {
+	switch err := h.checker.Check(c.Request.Context(), &present); {
 	case fault.KindOf(err) == fault.Unavailable:
 		return err
 	case err != nil: // the session has ended
@@ -77,7 +77,8 @@ func (h *handlers) refuseReplacement(c *call) error {
 	case present.Principal.User.ID == c.Principal.User.ID && present.Principal.Home.ID == c.Principal.Home.ID:
 		return nil
 	}
-	return errSignedIn
+	return fault.New(fault.Conflict, "signed_in_as_other",
+		"This browser is signed in as somebody else. Ask the person, and send replace: true to end that session; dry_run: true says who the link signs in.")
 }
 
 // presentSession reads the credential in the body: a token or a link. A dry run only says who would be signed in. replaces lets a link end
@@ -92,12 +93,12 @@ func (h *handlers) presentSession(c *call) (isDry, replaces bool, err error) {
 	if err := f.Err(); err != nil {
 		return false, false, err
 	}
-	c.run.Address, c.run.Last = c.Client, access.CheckRateLimit
+	c.run.Last = access.CheckRateLimit
 	if link != nil {
 		c.run.Presented = credential.ParseLink(*link)
 		return isDry, replaces, nil
 	}
-	c.run.Presented = h.auth.reader.ReadToken(*token)
+	c.run.Presented = h.reader.ReadToken(*token)
 	if c.run.Unreadable != nil {
 		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
@@ -132,7 +133,7 @@ func (h *handlers) endSession(x *exchange.Exchange) error {
 	}
 	err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor())
 	if err == nil {
-		h.auth.cookies.Clear(x, x.Request)
+		h.cookies.Clear(x, x.Request)
 	}
 	return x.Done(err)
 }
@@ -153,9 +154,5 @@ func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
 	}
 	return body, err
 }
-
-// errSignedIn refuses a link that would end the session of somebody else without a question.
-var errSignedIn = fault.New(fault.Conflict, "signed_in_as_other",
-	"This browser is signed in as somebody else. Ask the person, and send replace: true to end that session; dry_run: true says who the link signs in.")
 
 var errNoSession = fault.Missing("session")

@@ -39,7 +39,7 @@ func (h *handlers) beginSignIn(c *call) error {
 	if err != nil {
 		return err
 	}
-	h.auth.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
+	h.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
 	c.Redirect(redirect)
 	return nil
 }
@@ -55,7 +55,7 @@ func (h *handlers) finishSignIn(c *call) error {
 	if err != nil {
 		return h.explainSignIn(c, err)
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
+	h.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 	if !isConsolePage(to) {
 		to = console.Path
 	}
@@ -66,16 +66,15 @@ func (h *handlers) finishSignIn(c *call) error {
 // askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any
 // code, so refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
-	c.run.Address = c.Client
-	sealed := h.auth.cookies.SignIn(c.Request, stateOf(c.Request.URL))
+	sealed := h.cookies.SignIn(c.Request, stateOf(c.Request.URL))
 	if sealed != "" {
-		if err := h.auth.mayFail(c); err != nil {
+		if err := h.mayFail(c); err != nil {
 			return who, "", err
 		}
 	}
 	who, to, err = h.options.SignIn.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
 	if sealed != "" && fault.KindOf(err) == fault.Unauthenticated {
-		h.auth.checker.Failed(c.run.Address)
+		h.checker.Failed(c.Client)
 	}
 	return who, to, err
 }
@@ -85,7 +84,7 @@ func (h *handlers) startIdentitySession(c *call, who access.Identity) error {
 	cookie := access.MintSession()
 	c.run.Presented, c.run.Identity = credential.Presented{Kind: credential.SignIn, Credential: cookie}, who
 	c.run.Last = access.CheckRateLimit
-	if err := h.auth.admit(c); err != nil {
+	if err := h.admit(c); err != nil {
 		return err
 	}
 	session, err := h.options.Store.CreateIdentitySession(c.Request.Context(), *c.Principal, who, c.Actor(), cookie)
@@ -93,7 +92,7 @@ func (h *handlers) startIdentitySession(c *call, who access.Identity) error {
 		return err
 	}
 	c.Principal.Session = &session
-	h.auth.cookies.Set(c, c.Request, cookie, session)
+	h.cookies.Set(c, c.Request, cookie, session)
 	return nil
 }
 
@@ -105,7 +104,7 @@ func (h *handlers) explainSignIn(c *call, err error) error {
 		return err
 	}
 	c.Code, c.Cause = f.Code, cmp.Or(f.Unwrap(), error(f))
-	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
+	h.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil
 }

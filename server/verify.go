@@ -58,7 +58,7 @@ const maxShownKey = 512
 
 // checkPresented checks the key. An error means that a check could not be made.
 func (h *handlers) checkPresented(x *exchange.Exchange, run check.Run) (verifyBody, error) {
-	err := h.auth.checker.Check(x.Request.Context(), &run)
+	err := h.checker.Check(x.Request.Context(), &run)
 	if err != nil && !check.IsRefusal(err) {
 		return verifyBody{}, err
 	}

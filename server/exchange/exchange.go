@@ -22,23 +22,16 @@ type Exchange struct {
 	MaxBody int64  // bytes that the route accepts; 0 takes no body
 	Base    string // path before every path that a response shows
 
-	ID        string            // X-Request-Id
-	Local     bool              // the request came over the local socket
-	Client    netip.Addr        // address of the client; invalid on the local socket
-	Principal *access.Principal // the caller; nil without a valid credential
-	Caller    Caller            // checks the credential again after the body; nil if none was checked
-	Memory    *share.Memory     // the budget for bodies and large responses
+	ID        string                       // X-Request-Id
+	Local     bool                         // the request came over the local socket
+	Client    netip.Addr                   // address of the client; invalid on the local socket
+	Principal *access.Principal            // the caller; nil without a valid credential
+	Caller    interface{ Recheck() error } // checks the credential again after the body; nil if none was checked
+	Memory    *share.Memory                // the budget for bodies and large responses
 	Began     time.Time
 
 	bodyRequested bool // the handler has started to read the body
 	reserved      reservation
-}
-
-// Caller is the caller of a request, whose credential the server has checked.
-type Caller interface {
-	// Recheck returns the refusal if the credential was withdrawn, or lost a permission that the request needs. It may change the
-	// Principal.
-	Recheck() error
 }
 
 // WriteTimeout is how long the server waits until a client has read the response.

@@ -45,13 +45,12 @@ func (p *Path) ID(name string, t access.IDType, noun string) (string, error) {
 	return id, nil
 }
 
-// FindID finds the public id of what has an external id in an organization. It returns NotFound if nothing has it.
-type FindID func(ctx context.Context, organization int64, externalID string) (id string, err error)
-
 // ResolveID returns the id of what a text names: the text itself if it has the form of an id of the type, and else the id of what has it as
 // external id in the organization of the caller. An id is not looked up here. Every text that may name a subscription or an API key
-// is resolved here; the store resolves organizations and users. noun names the resource as the store does.
-func (x *Exchange) ResolveID(text string, t access.IDType, noun string, find FindID) (string, error) {
+// is resolved here; the store resolves organizations and users. noun names the resource as the store does. find returns NotFound if nothing
+// has the external id.
+func (x *Exchange) ResolveID(text string, t access.IDType, noun string,
+	find func(ctx context.Context, organization int64, externalID string) (string, error)) (string, error) {
 	switch {
 	case t.Valid(text):
 		return text, nil

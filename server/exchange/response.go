@@ -20,6 +20,7 @@ type Response struct {
 	Cause error  // of the problem, for the log only
 	// Measured sets Content-Length for every body. Otherwise net/http sets it for small ones.
 	Measured bool
+	OnBegin  func() // called before the header is written; nil does nothing
 
 	values []string // of headers; see SetHeader
 	status int      // 0 until the header is written
@@ -48,17 +49,23 @@ func (r *Response) SetHeader(name, value string) {
 
 // WriteHeader records the status.
 func (r *Response) WriteHeader(status int) {
-	if r.status == 0 && status >= 200 {
-		r.status = status
-	}
+	r.begin(status)
 	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *Response) begin(status int) {
+	if r.status != 0 || status < 200 {
+		return
+	}
+	r.status = status
+	if r.OnBegin != nil {
+		r.OnBegin()
+	}
 }
 
 // Write counts the bytes of the body.
 func (r *Response) Write(b []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	n, err := r.ResponseWriter.Write(b)
 	r.bytes += int64(n)
 	return n, err
