@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/explain"
@@ -27,18 +26,12 @@ type explainBody struct {
 
 const maxPathLength = 2048
 
-type explained struct {
-	explain.Request
-	method, path string
-	route        *route // nil if none matches
-}
-
 // explainKey explains, check by check, what would happen to a request with a key. It changes nothing: it counts no request of the rate
 // limit, records no use, and throttles no address.
 func (h *handlers) explainKey(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("key", "method", "path")
-	m := &explained{}
+	m := &explain.Request{}
 	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission")
 	method := f.Matching("method", f.Text("method", 32), "be an HTTP method such as GET", isMethod)
 	m.Client = f.Address("client_ip")
@@ -46,17 +39,26 @@ func (h *handlers) explainKey(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	m.method, m.path = strings.ToUpper(*method), requested.EscapedPath()
-	h.readNeeds(m, requested, asked)
+	body := explainBody{Method: strings.ToUpper(*method), Path: requested.EscapedPath()}
+	if route := h.readNeeds(m, body.Method, requested, asked); route != nil {
+		body.Route = &route.pattern
+	}
 	raw, err := h.resolveKey(x, *key)
 	if err != nil {
 		return err
 	}
-	if err := h.checkExplained(x, m, raw); err != nil {
+	if body.Code, err = h.checkExplained(x, m, raw); err != nil {
 		return err
 	}
+	if m.Open {
+		body.Code = codeValid
+	}
+	if m.State.Key != nil {
+		body.KeyID = &m.State.Key.ID
+	}
+	body.Allowed, body.Permission, body.Checks = body.Code == codeValid, m.Permissions().String(), m.Checks()
 	x.NoStore() // the response is about a credential
-	return x.OK(m.body())
+	return x.OK(body)
 }
 
 // isMethod reports whether a text may be an HTTP method, in upper or lower case.
@@ -80,23 +82,24 @@ func readPath(f *form.Form, name string) *url.URL {
 }
 
 // readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
-// or from the caller.
-func (h *handlers) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
+// or from the caller. It returns the route; nil if none matches.
+func (h *handlers) readNeeds(m *explain.Request, method string, requested *url.URL, asked access.Scope) *route {
 	var found call
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
-		_, _ = h.router.find(&found, m.method, requested) // sets the route
+		_, _ = h.router.find(&found, method, requested) // sets the route
 	}
-	var needed access.Scope
-	if m.route = found.route; m.route != nil {
-		needed, m.AnyOf, m.Open = m.route.needs, m.route.anyOf, m.route.access == open
+	if r := found.route; r != nil {
+		m.Needed, m.AnyOf, m.Open = r.needs, r.anyOf, r.access == open
 	}
 	if _, words, ok := parseForwardAuth(requested.Path); ok {
-		needed = neededPermissions(words)
+		m.Needed = neededPermissions(words)
 	}
-	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
+	m.Needed = m.Needed.Union(asked)
+	return found.route
 }
 
-// resolveKey returns the id of the key that a text names by its external id or by its prefix. Any other text stays as it is.
+// resolveKey returns the id of the key that a text names by its external id, or of the only key with a prefix that lists show. Any other
+// text stays as it is. Faults: NotFound; Invalid if several keys have the prefix.
 func (h *handlers) resolveKey(x *exchange.Exchange, text string) (string, error) {
 	if _, isMinted := access.LooksMinted(text); !isMinted && !access.LooksLikeID(text) {
 		id, err := h.options.Store.KeyID(x.Request.Context(), x.Organization(), text)
@@ -104,15 +107,9 @@ func (h *handlers) resolveKey(x *exchange.Exchange, text string) (string, error)
 			return id, err
 		}
 	}
-	return h.resolvePrefix(x, text)
-}
-
-// resolvePrefix returns the id of the only key with a prefix that lists show. Any other text stays as it is. Faults: NotFound;
-// Invalid if several keys have the prefix.
-func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, error) {
-	prefix, ok := access.ParseDisplay(key)
+	prefix, ok := access.ParseDisplay(text)
 	if !ok {
-		return key, nil
+		return text, nil
 	}
 	organization := x.Organization()
 	if x.Principal.Can(access.PlatformActAs) {
@@ -131,40 +128,29 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 	return "", fault.InField("key", "ambiguous", "Several API keys have this prefix, such as %s; send the id of one.", page.Rows[0].ID)
 }
 
-// checkExplained makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
-// key.
-func (h *handlers) checkExplained(x *exchange.Exchange, m *explained, key string) error {
+// checkExplained makes the checks until one fails, and returns its code. An error means that a check could not be made, or that the caller
+// may not know the key.
+func (h *handlers) checkExplained(x *exchange.Exchange, m *explain.Request, key string) (code string, err error) {
 	ctx := x.Request.Context()
 	m.Kind, m.Last = credential.Key, access.CheckPermission
 	if m.ByID = access.KeyID.Valid(key); !m.ByID {
 		m.Length = len(key)
 		m.Presented = credential.ParseKey(key)
 	}
-	m.Find = func(ctx context.Context) (access.CredentialState, error) {
-		var err error
+	m.Find = func(ctx context.Context) (_ *access.CredentialState, err error) {
 		m.State, err = h.findExplained(ctx, x, m, key)
-		return m.State, err
+		return &m.State, err
 	}
-	err := h.checker.Check(ctx, &m.Run)
-	if err == nil {
-		m.Code = codeValid
-		return nil
-	}
-	refused, ok := fault.As(err)
-	if !ok || !check.IsRefusal(err) {
-		return err
-	}
-	m.Code = refused.Code
+	code, err = outcome(h.checker.Check(ctx, &m.Run))
 	if m.At == access.CheckPermission {
 		m.Unknown, err = h.options.Store.UnknownPermissions(ctx, m.Needed)
-		return err
 	}
-	return nil
+	return code, err
 }
 
 // findExplained looks up the key in any state. A caller may know the keys of its own organization. A caller
 // with platform:act_as may know all keys.
-func (h *handlers) findExplained(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
+func (h *handlers) findExplained(ctx context.Context, x *exchange.Exchange, m *explain.Request, key string) (state access.CredentialState, err error) {
 	if m.ByID {
 		state, err = h.options.Store.KeyStateByID(ctx, key)
 	} else {
@@ -180,20 +166,4 @@ func (h *handlers) findExplained(ctx context.Context, x *exchange.Exchange, m *e
 		return access.CredentialState{}, err
 	}
 	return state, nil
-}
-
-func (m *explained) body() explainBody {
-	body := explainBody{
-		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Permissions().String(), Checks: m.Checks(),
-	}
-	if m.Open {
-		body.Allowed, body.Code = true, codeValid
-	}
-	if m.State.Key != nil {
-		body.KeyID = &m.State.Key.ID
-	}
-	if m.route != nil {
-		body.Route = &m.route.pattern
-	}
-	return body
 }

@@ -1,6 +1,9 @@
 package server
 
-import "github.com/keyhook/keyhook/server/exchange"
+import (
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/storage/search"
+)
 
 type searchBody struct {
 	Data []foundBody `json:"data"`
@@ -29,9 +32,7 @@ func (h *handlers) search(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	body := searchBody{[]foundBody{}}
-	for _, f := range found {
-		body.Data = append(body.Data, foundBody{f.Type.String(), f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationExternalID, f.OrganizationName})
-	}
-	return x.OK(body)
+	return x.OK(searchBody{exchange.Each(found, func(f search.Found) foundBody {
+		return foundBody{f.Type.String(), f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationExternalID, f.OrganizationName}
+	})})
 }

@@ -45,9 +45,14 @@ func (h *handlers) verifyKey(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.checkPresented(x, check.Run{Presented: credential.ParseKey(*raw), Needed: needed, Client: client, Last: access.CheckPermission})
+	run := check.Run{Presented: credential.ParseKey(*raw), Needed: needed, Client: client, Last: access.CheckPermission}
+	code, err := outcome(h.checker.Check(x.Request.Context(), &run))
 	if err != nil {
 		return err
+	}
+	body := verifyBody{Valid: code == codeValid, Code: code}
+	if run.Authenticated {
+		body.describe(&run)
 	}
 	x.NoStore() // the response is about a credential
 	return x.OK(body)
@@ -56,20 +61,18 @@ func (h *handlers) verifyKey(x *exchange.Exchange) error {
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
-// checkPresented checks the key. An error means that a check could not be made.
-func (h *handlers) checkPresented(x *exchange.Exchange, run check.Run) (verifyBody, error) {
-	err := h.checker.Check(x.Request.Context(), &run)
-	if err != nil && !check.IsRefusal(err) {
-		return verifyBody{}, err
+// outcome returns the code of what the checks of a key decided. An error means that a check could not be made.
+func outcome(err error) (code string, _ error) {
+	switch fault.KindOf(err) {
+	case fault.Unauthenticated, fault.Forbidden, fault.Limited:
+		refused, _ := fault.As(err)
+		return refused.Code, nil
 	}
-	body := verifyBody{Valid: err == nil, Code: codeValid}
-	if refused, ok := fault.As(err); ok {
-		body.Code = refused.Code
-	}
-	if !run.Authenticated {
-		return body, nil
-	}
-	p := run.Principal
+	return codeValid, err
+}
+
+func (body *verifyBody) describe(run *check.Run) {
+	p := &run.Principal
 	scope := p.Permissions.String()
 	body.KeyExternalID, body.OrganizationExternalID = p.Key.ExternalID, p.Organization.ExternalID
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
@@ -78,5 +81,4 @@ func (h *handlers) checkPresented(x *exchange.Exchange, run check.Run) (verifyBo
 		w := run.Window
 		body.RateLimit = &rateWindowBody{w.Limit, w.Remaining, exchange.Time(time.Now().Add(w.Reset).UnixMilli())}
 	}
-	return body, nil
 }

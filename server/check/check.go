@@ -59,7 +59,7 @@ type Run struct {
 	Client   netip.Addr      // of whoever presents the credential, for the networks of a key; the zero value is in none
 	// Find looks up an API key in any state, to explain what would happen to a request with it. Then nothing is counted, and no
 	// use is recorded. If Find is nil, only keys that may be used are found.
-	Find func(context.Context) (access.CredentialState, error)
+	Find func(context.Context) (*access.CredentialState, error)
 
 	// What the checks found out.
 	At                 access.Check     // the check that is being made, or that failed
@@ -204,9 +204,8 @@ func (k *Checker) findPrincipal(ctx context.Context, c *Run) error {
 func (k *Checker) readPrincipal(ctx context.Context, c *Run, digest access.Digest) (err error) {
 	switch {
 	case c.Find != nil:
-		var state access.CredentialState
-		state, err = c.Find(ctx)
-		c.state, c.Principal = &state, state.Principal
+		c.state, err = c.Find(ctx)
+		c.Principal = c.state.Principal
 	case c.Kind == credential.Key:
 		c.Principal, err = k.store.PrincipalByKey(ctx, digest)
 	case c.Kind == credential.Token:
@@ -356,15 +355,6 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 // permission fails if the principal lacks a permission that is needed.
 func (k *Checker) permission(_ context.Context, c *Run) error {
 	return cmp.Or(c.Principal.Permit(c.Needed), c.Principal.PermitAny(c.AnyOf))
-}
-
-// IsRefusal reports whether err refuses the credential itself. Any other error means that a check could not be made.
-func IsRefusal(err error) bool {
-	switch fault.KindOf(err) {
-	case fault.Unauthenticated, fault.Forbidden, fault.Limited:
-		return true
-	}
-	return false
 }
 
 const codeRateLimited = "rate_limited"

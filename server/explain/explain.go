@@ -21,7 +21,6 @@ type Request struct {
 	State   access.CredentialState // of the key; the zero value if it was not found
 	ByID    bool                   // the key was named by its id
 	Length  int                    // of the key, in bytes, if it was not named by its id
-	Code    string                 // of the first check that failed
 	Unknown access.Scope           // needed permissions that do not exist; set if the permission check failed
 	Open    bool                   // Keyhook's own route for the path reads no credential
 }
