@@ -4,7 +4,9 @@ package storagetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/url"
@@ -217,4 +219,102 @@ func ExpectFault(tb testing.TB, err error, kind fault.Kind, code string, fields 
 	if d := cmp.Diff(append([]string{}, fields...), got); d != "" {
 		tb.Errorf("fields (-want +got):\n%s", d)
 	}
+}
+
+// Platform is a store with its operator.
+type Platform struct {
+	*storage.Store
+	Operator access.Principal
+	By       access.Actor // the operator, at an address and in a request
+}
+
+// PlatformOf returns an open store with its operator.
+func PlatformOf(tb testing.TB, store *storage.Store) Platform {
+	tb.Helper()
+	operator := Operator(tb, store)
+	return Platform{store, operator, operator.Actor("192.0.2.1", "req")}
+}
+
+// NewPlatform is PlatformOf a new store, which runs until the test ends.
+func NewPlatform(tb testing.TB) Platform {
+	tb.Helper()
+	return PlatformOf(tb, Open(tb))
+}
+
+// Create asks for a key in the name of by.
+func (x Platform) Create(tb testing.TB, by access.Principal, permissions ...string) (access.Key, error) {
+	tb.Helper()
+	return x.Directory.CreateKey(tb.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
+		Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(permissions...),
+	})
+}
+
+// Subscribe asks for a subscription in the name of by.
+func (x Platform) Subscribe(tb testing.TB, by access.Principal) (webhook.Subscription, error) {
+	tb.Helper()
+	sub, _, err := x.Subscriptions.CreateSubscription(tb.Context(), by.Actor("", ""), by.Organization.RowID,
+		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
+	return sub, err
+}
+
+// Must returns a function that takes the results of a call: it returns the value, and ends the test if there is an error.
+func Must[T any](tb testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Refuse makes every write of a store fail that matches, such as "INSERT ON deliveries" when "NEW.id > 1", until allow is called.
+func Refuse(tb testing.TB, store *storage.Store, statement, when string) (allow func()) {
+	tb.Helper()
+	Exec(tb, store, "CREATE TRIGGER refusal BEFORE "+statement+" WHEN "+when+" BEGIN SELECT RAISE(ABORT, 'refused by the test'); END")
+	return func() {
+		tb.Helper()
+		Exec(tb, store, "DROP TRIGGER refusal")
+	}
+}
+
+// Frozen reads a golden file, which must have that SHA-256: the file of a released schema is never written again.
+func Frozen(tb testing.TB, name, digest string) []byte {
+	tb.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		tb.Fatalf("%v; write it with -update", err)
+	}
+	sum := sha256.Sum256(text)
+	if found := hex.EncodeToString(sum[:]); found != digest {
+		tb.Errorf("the SHA-256 of %s is %s, and the list has %q. If a version with this schema was released, take the file back from git, "+
+			"because it never changes. Otherwise put the digest into the list.", name, found, digest)
+	}
+	return text
+}
+
+// StillThere returns what now has of then. It leaves out what later versions have added to the records of then.
+func StillThere(then, now any) any {
+	switch then := then.(type) {
+	case map[string]any:
+		now, _ := now.(map[string]any)
+		kept := map[string]any{}
+		for name, was := range then {
+			if is, found := now[name]; found {
+				kept[name] = StillThere(was, is)
+			}
+		}
+		return kept
+	case []any:
+		now, _ := now.([]any)
+		kept := make([]any, 0, len(now))
+		for i, is := range now {
+			if i < len(then) {
+				is = StillThere(then[i], is)
+			}
+			kept = append(kept, is)
+		}
+		return kept
+	}
+	return now
 }
