@@ -91,8 +91,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 		return fault.New(fault.TooLarge, "too_large", "%[2]s is too large; an event may have at most %[1]d bytes.", webhook.MaxEvent, name)
 	}
 	*item = Form{members: item.members[:0], missing: item.missing[:0], path: name + ".", compact: f.compact}
-	if value.Kind() != jsontext.KindBeginObject {
-		f.wrongType(name, `an event, such as {"type": "order.created", "data": {}}`)
+	if f.typed(name, value, jsontext.KindBeginObject, `an event, such as {"type": "order.created", "data": {}}`) == nil {
 		return nil
 	}
 	// The whole body is known to be valid JSON, so this pass omits the checks that were made already.
@@ -144,12 +143,8 @@ const typeRule = "lower-case letters, digits and _, in words with dots between t
 
 // Object returns a JSON object of at most max bytes, without white space. Its numbers and strings are unchanged.
 func (f *Form) Object(name string, max int) []byte {
-	value := f.take(name)
+	value := f.typed(name, f.take(name), jsontext.KindBeginObject, anObject)
 	if value == nil {
-		return nil
-	}
-	if value.Kind() != jsontext.KindBeginObject {
-		f.wrongType(name, anObject)
 		return nil
 	}
 	if !f.compact {

@@ -142,16 +142,21 @@ const (
 
 func (f *Form) wrongType(name, form string) { f.Refuse(name, "wrong_type", "This must be %s.", form) }
 
+// typed returns a value if it is of a kind; nil if it is missing or of another kind, which is a problem.
+func (f *Form) typed(name string, value jsontext.Value, kind jsontext.Kind, form string) jsontext.Value {
+	if value != nil && value.Kind() != kind {
+		f.wrongType(name, form)
+		return nil
+	}
+	return value
+}
+
 // Text returns a string of at most max characters, unchanged.
 func (f *Form) Text(name string, max int) *string { return f.text(name, f.take(name), max, aString) }
 
 // text is Text of a value, which is nil if it is missing. form is the form of the value, for the message.
 func (f *Form) text(name string, value jsontext.Value, max int, form string) *string {
-	if value == nil {
-		return nil
-	}
-	if value.Kind() != jsontext.KindString {
-		f.wrongType(name, form)
+	if value = f.typed(name, value, jsontext.KindString, form); value == nil {
 		return nil
 	}
 	if len(value)/maxEscaped > max {
@@ -248,12 +253,8 @@ const maxList = 1000
 // array returns the values of an array, or nil if the field is missing. Of an array with more than max values it returns max+1, so
 // that the rest takes no memory.
 func (f *Form) array(name string, max int, form string) []jsontext.Value {
-	value := f.take(name)
+	value := f.typed(name, f.take(name), jsontext.KindBeginArray, form)
 	if value == nil {
-		return nil
-	}
-	if value.Kind() != jsontext.KindBeginArray {
-		f.wrongType(name, form)
 		return nil
 	}
 	return arrayElements(value, max+1)
@@ -291,11 +292,7 @@ func (f *Form) List(name string, max int) []*Form {
 // nested returns the form of an object; nil for nil. All of the body is known to be valid JSON. The names of a large body are not known
 // to be unique.
 func (f *Form) nested(name string, value jsontext.Value) *Form {
-	if value == nil {
-		return nil
-	}
-	if value.Kind() != jsontext.KindBeginObject {
-		f.wrongType(name, "an object")
+	if value = f.typed(name, value, jsontext.KindBeginObject, "an object"); value == nil {
 		return nil
 	}
 	members, err := parseObject(nil, value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
