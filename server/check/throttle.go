@@ -37,7 +37,7 @@ type throttle struct {
 	addresses map[netip.Prefix]*list.Element
 	recent    *list.List    // of *failures; the latest failure comes first
 	lookups   *rate.Limiter // of all blocked addresses
-	verified  verifiedDigests
+	verified  generations[access.Digest, struct{}]
 }
 
 type failures struct {
@@ -66,7 +66,7 @@ func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.D
 		return 0, false
 	}
 	tokens := element.Value.(*failures).bucket.Tokens()
-	if tokens >= 1 || t.verified.has(digest) {
+	if _, isVerified := t.verified.get(digest); isVerified || tokens >= 1 {
 		return 0, false
 	}
 	return time.Duration((1 - tokens) * float64(failureEvery)), true
@@ -84,7 +84,8 @@ func (t *throttle) mayLookUp(client netip.Addr) bool {
 func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.verified.remove(digest)
+	delete(t.verified.recent, digest)
+	delete(t.verified.older, digest)
 	address := throttled(client)
 	if !address.IsValid() {
 		return
@@ -109,7 +110,13 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 func (t *throttle) succeeded(digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.verified.add(digest)
+	if _, isRecent := t.verified.recent[digest]; isRecent {
+		return
+	}
+	if t.verified.recent == nil || len(t.verified.recent) >= maxVerified {
+		t.verified.next()
+	}
+	t.verified.recent[digest] = struct{}{}
 }
 
 // throttled returns the address whose failures are counted for a client. It is invalid for loopback and the Unix socket, because failures
@@ -121,31 +128,17 @@ func throttled(client netip.Addr) netip.Prefix {
 	return share.Network(client)
 }
 
-// verifiedDigests is a bounded set of digests in two halves. When the recent half is full, it becomes the older half, and the
-// former older half is forgotten. The zero value is empty.
-type verifiedDigests struct {
-	recent, older map[access.Digest]struct{}
-}
+// generations is a map in two halves. The next generation begins with an empty recent half. The recent half becomes the older one, and what
+// was not used meanwhile is forgotten. The zero value is empty, and begins with the next generation.
+type generations[K comparable, V any] struct{ recent, older map[K]V }
 
-func (p *verifiedDigests) has(d access.Digest) bool {
-	_, young := p.recent[d]
-	_, old := p.older[d]
-	return young || old
-}
+func (g *generations[K, V]) next() { g.recent, g.older = map[K]V{}, g.recent }
 
-func (p *verifiedDigests) add(d access.Digest) {
-	if _, young := p.recent[d]; young {
-		return
+func (g *generations[K, V]) get(key K) (value V, found bool) {
+	if value, found = g.recent[key]; !found {
+		value, found = g.older[key]
 	}
-	if p.recent == nil || len(p.recent) >= maxVerified {
-		p.recent, p.older = map[access.Digest]struct{}{}, p.recent
-	}
-	p.recent[d] = struct{}{}
-}
-
-func (p *verifiedDigests) remove(d access.Digest) {
-	delete(p.recent, d)
-	delete(p.older, d)
+	return value, found
 }
 
 // DefaultTokenRate is how many requests a second an organization may make with other credentials than API keys.
@@ -157,14 +150,14 @@ const refillTime = 2 * time.Second
 // tokenRate limits the requests of each organization with access tokens, sessions and tokens of the issuer. API keys have the
 // windows of their plan instead.
 //
-// It has two generations of buckets. When the recent one is older than refillTime, it becomes the older one. A bucket that was not
-// used for a whole generation is full, so forgetting it changes nothing.
+// The next generation of buckets begins when the recent one is older than refillTime. A bucket that was not used for a whole generation is
+// full, so forgetting it changes nothing.
 type tokenRate struct {
 	perSecond int
 
-	mu            sync.Mutex
-	recent, older map[int64]*rate.Limiter // by organization
-	recentSince   time.Time               // when the recent generation began
+	mu      sync.Mutex
+	buckets generations[int64, *rate.Limiter] // by organization
+	since   time.Time                         // when the recent generation began
 }
 
 // take counts a request of an organization. If the rate is exceeded, it returns how long to wait.
@@ -172,16 +165,15 @@ func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.recent == nil || now.Sub(t.recentSince) > refillTime {
-		t.recent, t.older, t.recentSince = map[int64]*rate.Limiter{}, t.recent, now
+	if now.Sub(t.since) > refillTime {
+		t.buckets.next()
+		t.since = now
 	}
-	bucket, found := t.recent[organization]
+	bucket, found := t.buckets.get(organization)
 	if !found {
-		if bucket, found = t.older[organization]; !found {
-			bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refillTime/time.Second))
-		}
-		t.recent[organization] = bucket
+		bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refillTime/time.Second))
 	}
+	t.buckets.recent[organization] = bucket
 	if bucket.AllowN(now, 1) {
 		return 0, true
 	}
