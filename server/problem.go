@@ -59,9 +59,9 @@ var specificCodes = map[string]bool{
 // retryAfter is the Retry-After of a 503, in seconds: a full disk or a restart takes that long.
 const retryAfter = "30"
 
-// retryAfterCode is the Retry-After of codes with another one. Busy readers are soon done. An operator may change a plan before the next
-// day, when its bytes are free again.
-var retryAfterCode = map[string]string{"too_busy": "5", "storage_quota_exceeded": "3600"}
+// retryAfterCode is the Retry-After of codes with another one. Busy readers and the bodies of other requests are soon done. An operator may
+// change a plan before the next day, when its bytes are free again.
+var retryAfterCode = map[string]string{exchange.CodeNoMemory: "2", "too_busy": "5", "storage_quota_exceeded": "3600"}
 
 // fail responds with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {

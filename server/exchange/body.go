@@ -196,21 +196,21 @@ const (
 // reservation is the part of the budget that one request has.
 type reservation struct {
 	memory *share.Memory
-	holder share.Holder // fixed by the first take
+	holder share.Holder // fixed by the first bytes
 	bytes  int64
 	body   []byte
 }
 
 func (r reservation) release() { r.memory.Release(r.holder, r.bytes) }
 
-// Reserve reserves the memory of a request over HTTP/2, without its body, which Form reserves. It reports whether there was room.
-// One connection makes many requests at once, so the limit on connections does not bound them.
-func (x *Exchange) Reserve() bool {
+// Reserve reserves the memory of a request over HTTP/2, without its body, which Form reserves. One connection makes many requests at once,
+// so the limit on connections does not bound them.
+func (x *Exchange) Reserve() error {
 	cost := int64(requestCost)
 	if len(x.Request.Trailer) > 0 {
 		cost *= 2 // net/http keeps the fields after the body too
 	}
-	return x.take(cost, 0)
+	return x.reserve(cost, 0)
 }
 
 // HasMemory reports whether memory is reserved for the request.
@@ -220,9 +220,9 @@ func (x *Exchange) HasMemory() bool { return x.reserved.bytes > 0 }
 func (x *Exchange) Charge() error {
 	before := x.reserved
 	x.reserved = reservation{}
-	if !x.Reserve() {
+	if err := x.Reserve(); err != nil {
 		x.reserved = before
-		return x.refuseMemory()
+		return err
 	}
 	if before.bytes > 0 {
 		before.release()
@@ -233,13 +233,6 @@ func (x *Exchange) Charge() error {
 // reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
 // not available now, the request is refused at once.
 func (x *Exchange) reserve(n, expected int64) error {
-	if !x.take(n, expected) {
-		return x.refuseMemory()
-	}
-	return nil
-}
-
-func (x *Exchange) take(n, expected int64) bool {
 	if x.reserved.bytes == 0 {
 		x.reserved.memory, x.reserved.holder = x.Memory, share.Holder{Organization: x.Organization()}
 		if x.isAnonymous() {
@@ -247,18 +240,16 @@ func (x *Exchange) take(n, expected int64) bool {
 		}
 	}
 	if !x.reserved.memory.Reserve(x.reserved.holder, n, expected) {
-		return false
+		return errMemory
 	}
 	x.reserved.bytes += n
-	return true
+	return nil
 }
 
-func (x *Exchange) refuseMemory() error {
-	x.SetHeader("Retry-After", "2")
-	return errMemory
-}
+// CodeNoMemory is the code of a request that gets no memory.
+const CodeNoMemory = "body_memory_exhausted"
 
-var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
+var errMemory = fault.New(fault.Unavailable, CodeNoMemory,
 	"Requests of this organization use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
 
 // Release returns the memory of the request. If the context of the request ended before the handler knew the outcome, the writer may
