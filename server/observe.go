@@ -57,7 +57,11 @@ func (s *Server) observe(c *call) {
 		attrs = append(attrs, slog.String("code", c.Code))
 	}
 	if c.Cause != nil {
-		attrs = append(attrs, slog.String("cause", clip(c.Cause.Error(), maxCause)))
+		cause := c.Cause.Error()
+		if len(cause) > maxCause {
+			cause = strings.ToValidUTF8(cause[:maxCause], "") + "…"
+		}
+		attrs = append(attrs, slog.String("cause", cause))
 	}
 	s.options.Logger.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
@@ -82,13 +86,6 @@ func (c *call) known() bool { return c.Principal != nil || c.Local }
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10
-
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
 
 // level returns the level of the log line. Failures of the server are errors and warnings. Requests that probes repeat every
 // few seconds are debug lines. A sign-in that fails has a cause.

@@ -25,7 +25,7 @@ func (s *Server) table(site *console.Site) []route {
 	}
 	operator := platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
 	document := apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}
-	used := usage.Endpoints{Store: o.Store}
+	usages := usage.Endpoints{Store: o.Store}
 	var (
 		key, subscription, event = exists(h.findKey), exists(hooks.FindSubscription), hooks.EventExists
 		plan, permission, role   = exists(operator.Plans.Find), exists(operator.Permissions.Find), exists(operator.Roles.Find)
@@ -51,9 +51,9 @@ func (s *Server) table(site *console.Site) []route {
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		on("GET /api/v1/whoami/", h.readCaller).to(anyone),
-		on("GET /api/v1/usage/", used.OfPlan).to(anyone),
-		on("GET /api/v1/usage/keys/", used.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
-		on("GET /api/v1/usage/organizations/", used.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
+		on("GET /api/v1/usage/", usages.OfPlan).to(anyone),
+		on("GET /api/v1/usage/keys/", usages.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		on("GET /api/v1/usage/organizations/", usages.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 		onCall("POST /api/v1/session/", h.createSession).to(open).body(maxSmallBody),
 		on("GET /api/v1/session/", h.readSession).to(anyone),
 		on("DELETE /api/v1/session/", h.endSession).to(anyone),

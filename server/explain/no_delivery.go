@@ -29,7 +29,11 @@ func (r *Receiver) absent() Delivery {
 	case r.Missed != nil:
 		return r.filtered()
 	case e.PlanLacked:
-		return r.planLacked()
+		d := tell(PlanLackedWebhooks, "When the event was published, at "+at(e.At)+", the plan had no webhooks, so no delivery was created.")
+		if r.Webhooks {
+			d = d.add(more, "The plan "+e.Plan+" has webhooks now.")
+		}
+		return r.sendMissed(d)
 	case r.URL == "":
 		return r.inFeed()
 	case access.HealthNews(e.Type):
@@ -99,14 +103,6 @@ func (r *Receiver) filtered() Delivery {
 		d = d.add(more, "The filter has changed at "+at(*r.FilterChangedAt)+", after the event. Keyhook does not know whether the event passed the earlier one.")
 	}
 	return d.add(remedy, r.ifLive("If the event should pass, change the filter. Then a replay sends this event too."))
-}
-
-func (r *Receiver) planLacked() Delivery {
-	d := tell(PlanLackedWebhooks, "When the event was published, at "+at(r.Event.At)+", the plan had no webhooks, so no delivery was created.")
-	if r.Webhooks {
-		d = d.add(more, "The plan "+r.Event.Plan+" has webhooks now.")
-	}
-	return r.sendMissed(d)
 }
 
 // sendMissed adds how to send an event that has no delivery.

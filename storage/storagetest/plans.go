@@ -40,9 +40,8 @@ func explainPlan(db *sql.DB, text string) (plan []string, err error) {
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var id, parent, unused int
 		var detail string
-		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+		if err := rows.Scan(new(any), new(any), new(any), &detail); err != nil {
 			return nil, err
 		}
 		plan = append(plan, detail)
