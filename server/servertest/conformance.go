@@ -24,15 +24,13 @@ func (d *Description) find(method string, at *url.URL) *Operation {
 	asked, best := strings.TrimSuffix(at.EscapedPath(), "/")+"/", "" // the pattern of the operation
 	for _, op := range d.Operations {
 		fixed, _, _ := strings.Cut(op.pattern, "*")
-		if !strings.HasPrefix(asked, fixed) { // path.Match takes much longer
+		if best != "" && op.pattern != best || !strings.HasPrefix(asked, fixed) { // path.Match takes much longer
 			continue
 		}
-		if matches, _ := path.Match(op.pattern, asked); matches && (best == "" || fixed == op.pattern) {
-			best = op.pattern
+		if matches, _ := path.Match(op.pattern, asked); !matches {
+			continue
 		}
-	}
-	for _, op := range d.Operations {
-		if op.pattern == best && op.Method == method {
+		if best = op.pattern; op.Method == method {
 			return op
 		}
 	}

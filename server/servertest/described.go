@@ -21,8 +21,8 @@ import (
 
 // Description is openapi.yaml, prepared to check requests and responses.
 type Description struct {
-	Doc        map[string]any // as written
-	Operations []*Operation
+	Doc        map[string]any  // as written
+	Operations []*Operation    // a fixed path comes before the paths with parameters that match it
 	Schemas    map[string]bool // of all parameters, headers and bodies, as JSON pointers
 	fieldCodes map[string]bool // of problems with fields
 	refusals   sync.Map        // operation and body of those that have been looked at, and were as described
@@ -84,6 +84,7 @@ var Described = sync.OnceValues(func() (*Description, error) {
 			}
 		}
 	}
+	slices.SortFunc(d.Operations, func(a, b *Operation) int { return strings.Compare(b.pattern, a.pattern) })
 	about, _ := Member(d.Doc, "components", "schemas", "FieldProblem", "description").(string)
 	d.fieldCodes = Codes(about)
 	return d, err
