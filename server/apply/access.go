@@ -13,13 +13,12 @@ import (
 
 // object is how an item becomes an object of the server.
 type object[T any] struct {
-	kind    string
 	pair    string                                            // names a new object that has no name of its own; the item's is ambiguous, because a part may have a slash
 	find    func(ctx context.Context, name string) (T, error) // NotFound if there is none
 	key     func(T) string                                    // in the list of applied objects
 	compare func(before T)                                    // notes the fields that change, and problems; before is empty for a new object
 	create  func() (T, error)
-	update  func(before T) (T, error)
+	update  func(before T) (T, error) // nil: create does it too
 }
 
 // settle creates or changes the object of an item, unless it is as the document says. It does nothing for an item with problems.
@@ -35,19 +34,19 @@ func settle[T any](r *run, i *item, o object[T]) error {
 	if !i.isNew {
 		key = o.key(before)
 	}
-	if err := r.identify(i, o.kind, key); err != nil {
+	if err := r.identify(i, key); err != nil {
 		return err
 	}
 	o.compare(before)
 	if err := i.Err(); err != nil || r.looks || i.isSame() {
 		return err
 	}
-	if !i.isNew {
+	if !i.isNew && o.update != nil {
 		_, err = o.update(before)
 		return err
 	}
 	made, err := o.create()
-	r.named[identity(o.kind, o.key(made))] = i.path
+	r.named[identity(i.kind, o.key(made))] = i.path
 	return err
 }
 
@@ -56,7 +55,7 @@ func (r *run) makePlan(i *item) error {
 	name, c := i.Slug("name"), i.Plan()
 	i.name = form.Or(name, "")
 	return settle(r, i, object[access.Plan]{
-		kind: access.KindPlan, find: r.Store.Plan, key: nameOfPlan,
+		find: r.Store.Plan, key: nameOfPlan,
 		compare: func(before access.Plan) {
 			c.APIKeys = compare(i, "api_keys", c.APIKeys, before.APIKeys, false)
 			c.Webhooks = compare(i, "webhooks", c.Webhooks, before.Webhooks, false)
@@ -77,12 +76,12 @@ func (r *run) makePermission(i *item) error {
 	key, description, internal := i.PermissionKey("key"), i.Multiline("description"), i.Bool("internal")
 	i.name = form.Or(key, "")
 	return settle(r, i, object[access.Permission]{
-		kind: access.KindPermission, find: r.Store.Permission, key: func(p access.Permission) string { return p.Key },
+		find: r.Store.Permission, key: func(p access.Permission) string { return p.Key },
 		compare: func(before access.Permission) {
 			description = compare(i, "description", description, before.Description, "")
 			switch {
 			case before.BuiltIn:
-				refuseBuiltIn(i, access.KindPermission)
+				i.refuseBuiltIn()
 			case i.isNew:
 				compare(i, "internal", internal, false, false)
 			case internal != nil && *internal != before.Internal:
@@ -108,10 +107,10 @@ func (r *run) makeRole(i *item) error {
 		}
 	}
 	return settle(r, i, object[access.Role]{
-		kind: access.KindRole, find: r.Store.Role, key: nameOfRole,
+		find: r.Store.Role, key: nameOfRole,
 		compare: func(before access.Role) {
 			if before.BuiltIn {
-				refuseBuiltIn(i, access.KindRole)
+				i.refuseBuiltIn()
 			}
 			compare(i, "permissions", new(granted.Keys()), before.Permissions.Keys(), nil)
 		},
@@ -130,25 +129,23 @@ func (r *run) makeEventType(i *item) error {
 	i.Require("type", "description")
 	name, c := i.EventType("type"), i.EventTypeChange()
 	i.name = form.Or(name, "")
-	put := func() (webhook.EventType, error) {
-		made, err := r.Store.PutEventType(r.ctx, r.by, i.name, c)
-		return made.Is, err
-	}
 	return settle(r, i, object[webhook.EventType]{
-		kind: access.KindEventType, find: r.Store.CataloguedType, key: func(t webhook.EventType) string { return t.Type },
+		find: r.Store.CataloguedType, key: func(t webhook.EventType) string { return t.Type },
 		compare: func(before webhook.EventType) {
 			c.Description = compare(i, "description", c.Description, before.Description, "")
 			c.Group = compare(i, "group", c.Group, before.Group, "")
 			c.Example = (*[]byte)(compare(i, "example", (*json.RawMessage)(c.Example), before.Example, nil))
 			c.Schema = (*[]byte)(compare(i, "schema", (*json.RawMessage)(c.Schema), before.Schema, nil))
 		},
-		create: put,
-		update: func(webhook.EventType) (webhook.EventType, error) { return put() },
+		create: func() (webhook.EventType, error) {
+			made, err := r.Store.PutEventType(r.ctx, r.by, i.name, c)
+			return made.Is, err
+		},
 	})
 }
 
-func refuseBuiltIn(i *item, kind string) {
-	i.Refuse("", "built_in", "The %s is built in and cannot be changed; remove it from the document.", kind)
+func (i *item) refuseBuiltIn() {
+	i.Refuse("", "built_in", "The %s is built in and cannot be changed; remove it from the document.", i.kind)
 }
 
 func (r *run) makeMember(i *item) error {
@@ -156,9 +153,8 @@ func (r *run) makeMember(i *item) error {
 	in := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
 	who, given := reference(r, i, "user", r.Store.User, idOfUser), reference(r, i, "role", r.Store.Role, nameOfRole)
 	i.name = r.namePair(i, "organization", "user")
-	set := func() (access.Member, error) { return r.Store.SetMember(r.ctx, r.by, in.ID, who.ID, given.Name) }
 	return settle(r, i, object[access.Member]{
-		kind: access.KindMember, pair: access.MemberKey(in.ID, who.ID),
+		pair: access.MemberKey(in.ID, who.ID),
 		find: func(ctx context.Context, _ string) (access.Member, error) {
 			members, err := r.Store.Members(ctx, in.ID, who.RowID+1, 1)
 			if err != nil {
@@ -173,7 +169,6 @@ func (r *run) makeMember(i *item) error {
 		compare: func(before access.Member) {
 			compare(i, "role", &given.Name, before.Role, "")
 		},
-		create: set,
-		update: func(access.Member) (access.Member, error) { return set() },
+		create: func() (access.Member, error) { return r.Store.SetMember(r.ctx, r.by, in.ID, who.ID, given.Name) },
 	})
 }

@@ -82,7 +82,7 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	}
 	r := &run{
 		Endpoint: e, by: x.Actor(), dry: form.Or(dry, false), prune: form.Or(prune, false),
-		lookup: form.Lookup{Store: e.Store}, isSame: map[*form.Form]bool{},
+		lookup: form.Lookup{Store: e.Store}, unchanged: map[*form.Form]string{},
 	}
 	r.by.Applying = true
 	if err := r.read(document); err != nil {

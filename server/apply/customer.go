@@ -21,7 +21,7 @@ func (r *run) makeOrganization(i *item) error {
 	requireName(i, external)
 	var c access.OrganizationChange
 	return settle(r, i, object[access.Organization]{
-		kind: access.KindOrganization, find: r.Store.Organization, key: idOfOrganization,
+		find: r.Store.Organization, key: idOfOrganization,
 		compare: func(before access.Organization) {
 			c.Name, c.Plan = compare(i, "name", name, before.Name, ""), compare(i, "plan", &plan.Name, before.Plan, "")
 		},
@@ -43,7 +43,7 @@ func (r *run) makeUser(i *item) error {
 	requireName(i, external)
 	var c access.UserChange
 	return settle(r, i, object[access.User]{
-		kind: access.KindUser, find: r.Store.User, key: idOfUser,
+		find: r.Store.User, key: idOfUser,
 		compare: func(before access.User) {
 			c.Name, c.Email = compare(i, "name", name, before.Name, ""), compare(i, "email", email, before.Email, "")
 		},
@@ -75,8 +75,8 @@ func (r *run) makeSubscription(i *item) error {
 	by := r.by
 	by.Organization = in.RowID
 	return settle(r, i, object[webhook.Subscription]{
-		kind: access.KindSubscription, pair: in.ID + "/" + form.Or(given.ExternalID, ""),
-		key: func(s webhook.Subscription) string { return s.ID },
+		pair: in.ID + "/" + form.Or(given.ExternalID, ""),
+		key:  func(s webhook.Subscription) string { return s.ID },
 		find: func(ctx context.Context, _ string) (found webhook.Subscription, err error) {
 			id, err := r.Store.SubscriptionID(ctx, in.RowID, *given.ExternalID)
 			if err != nil {

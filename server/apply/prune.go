@@ -63,23 +63,16 @@ func (r *run) removeAll(closures map[string][]field) error {
 				return err
 			}
 			c := change{Action: remove, Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
-			if err := r.noteRemoval(c, k.remove(r.ctx, r.by, a.Key)); err != nil {
+			err = k.remove(r.ctx, r.by, a.Key)
+			if refused, isFault := fault.As(err); isFault && isRefusal(refused.Kind) {
+				err = fault.New(refused.Kind, refused.Code, "%s %s: %s To keep it, put it back into the document.", c.Kind, c.Key, refused.Message)
+			}
+			if err := r.note("prune", err); err != nil {
 				return err
 			}
 			r.changes = append(r.changes, c)
 		}
 	}
-	return nil
-}
-
-// noteRemoval turns the refusal of a removal into a problem, and returns any other error.
-func (r *run) noteRemoval(c change, err error) error {
-	refused, isFault := fault.As(err)
-	if !isFault || !isRefusal(refused.Kind) {
-		return err
-	}
-	r.denied = r.denied || refused.Code == access.CodeDenied
-	r.problems = append(r.problems, fault.Field{Field: "prune", Code: refused.Code, Message: c.Kind + " " + c.Key + ": " + refused.Message + " To keep it, put it back into the document."})
 	return nil
 }
 

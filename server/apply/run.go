@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -40,8 +39,7 @@ type run struct {
 	lookup     form.Lookup
 	dry, prune bool
 	sections   map[string][]*form.Form // by kind
-	unchanged  map[string]string       // path by identity, of the objects that need no change
-	isSame     map[*form.Form]bool     // the same objects
+	unchanged  map[*form.Form]string   // identities of the objects that need no change
 	*pass
 }
 
@@ -61,8 +59,10 @@ type pass struct {
 
 type item struct {
 	*form.Form
+	kind    string
 	path    string
 	name    string // as the document names it
+	id      string // identity, once it is known
 	isNew   bool
 	applied bool // apply has created it, so it gets the usual values of the fields that the document leaves out
 	skipped bool // an object that it names has a problem
@@ -88,7 +88,7 @@ func (r *run) rows() int {
 	for _, list := range r.sections {
 		rows += 8 * len(list)
 	}
-	return min(rows-8*len(r.isSame), maxRows)
+	return min(rows-8*len(r.unchanged), maxRows)
 }
 
 // findUnchanged finds the objects that need no change, outside of the write, so that the writer spends no time on them. Problems show
@@ -98,10 +98,7 @@ func (r *run) findUnchanged(ctx context.Context) error {
 		return err
 	}
 	r.looks = true
-	err := r.makeAll()
-	r.unchanged = maps.Clone(r.named)
-	maps.DeleteFunc(r.unchanged, func(_, path string) bool { return r.failed[path] })
-	return err
+	return r.makeAll()
 }
 
 func (r *run) begin(ctx context.Context) error {
@@ -123,7 +120,9 @@ func (r *run) write(ctx context.Context) (result resultBody, refusal, err error)
 	if err := r.begin(ctx); err != nil {
 		return result, nil, err
 	}
-	maps.Copy(r.named, r.unchanged)
+	for f, id := range r.unchanged {
+		r.named[id] = pathOf(f)
+	}
 	closures, err := r.countClosures()
 	if err == nil {
 		err = r.makeAll()
@@ -137,26 +136,21 @@ func (r *run) write(ctx context.Context) (result resultBody, refusal, err error)
 	case len(r.changes) > MaxChanges:
 		return result, fault.New(fault.Invalid, "too_many_changes",
 			"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges), nil
-	case len(r.problems) > 0:
-		return result, r.refusal(), nil
+	case len(r.problems) > 0: // Forbidden if the caller may not grant what the document grants, as for a single object
+		refused, _ := fault.As(fault.Fields(r.problems))
+		if r.denied {
+			refused.Kind, refused.Code = fault.Forbidden, access.CodeDenied
+		}
+		return result, refused, nil
 	}
-	return resultBody{append([]change{}, r.changes...), len(r.isSame) + r.same}, nil, nil
-}
-
-// refusal returns all problems as one fault: Forbidden if the caller may not grant what the document grants, as for a single object.
-func (r *run) refusal() error {
-	refused, _ := fault.As(fault.Fields(r.problems))
-	if r.denied {
-		refused.Kind, refused.Code = fault.Forbidden, access.CodeDenied
-	}
-	return refused
+	return resultBody{append([]change{}, r.changes...), len(r.unchanged) + r.same}, nil, nil
 }
 
 // makeAll makes the objects of the document, in the order in which they refer to each other.
 func (r *run) makeAll() error {
 	for _, k := range r.kinds() {
 		for _, f := range r.sections[k.name] {
-			if r.isSame[f] && !r.looks {
+			if _, isSame := r.unchanged[f]; isSame && !r.looks {
 				continue
 			}
 			if !r.looks && (len(r.changes) > MaxChanges || len(r.problems) > form.MaxProblems) {
@@ -170,26 +164,27 @@ func (r *run) makeAll() error {
 	return nil
 }
 
+func pathOf(f *form.Form) string { return strings.TrimSuffix(f.Path(""), ".") }
+
 func (r *run) makeOne(k kind, f *form.Form) error {
 	f.Reset()
-	i := &item{Form: f, path: strings.TrimSuffix(f.Path(""), ".")}
+	i := &item{Form: f, kind: k.name, path: pathOf(f)}
 	problems := len(r.problems)
 	if err := r.note(i.path, k.make(i)); err != nil {
 		return err
 	}
 	if i.skipped || len(r.problems) > problems {
-		r.failed[identity(k.name, i.name)], r.failed[i.path] = true, true
+		r.failed[identity(k.name, i.name)] = true
 		return nil
 	}
 	if i.isSame() {
 		if r.looks {
-			r.isSame[f] = true
+			r.unchanged[f] = i.id
 		} else {
 			r.same++
 		}
 		return nil
 	}
-	r.failed[i.path] = r.looks // it is not unchanged
 	r.changes = append(r.changes, change{map[bool]string{true: create, false: update}[i.isNew], k.name, i.name, &i.path, append([]field{}, i.fields...)})
 	return nil
 }
@@ -234,16 +229,17 @@ func (r *run) nameExisting(id string) string {
 }
 
 // identify notes which object of the server an item is, and whether apply has created it.
-func (r *run) identify(i *item, kind, key string) error {
-	if path, twice := r.named[identity(kind, key)]; twice {
+func (r *run) identify(i *item, key string) error {
+	i.id = identity(i.kind, key)
+	if path, twice := r.named[i.id]; twice {
 		i.Refuse("", "duplicate", "This object is in the document already, see %s; remove one of the two.", path)
 		return i.Err()
 	}
-	r.named[identity(kind, key)] = i.path
+	r.named[i.id] = i.path
 	if i.isNew {
 		return nil
 	}
-	_, err := r.Store.AppliedObject(r.ctx, kind, key)
+	_, err := r.Store.AppliedObject(r.ctx, i.kind, key)
 	i.applied = err == nil
 	if fault.KindOf(err) == fault.NotFound {
 		return nil
