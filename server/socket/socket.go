@@ -104,13 +104,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, known, err := peerUser(conn)
-		if err == nil && (!known || uid == 0 || uid == os.Geteuid()) {
-			return conn, nil
-		}
-		if err != nil {
+		switch uid, err := peerUser(conn); {
+		case err != nil:
 			l.log.Warn("refused a connection to the local socket, because its user is unknown", "path", l.path, "cause", err)
-		} else {
+		case uid == 0 || uid == os.Geteuid():
+			return conn, nil
+		default:
 			l.log.Warn("refused a connection to the local socket from another user", "path", l.path, "uid", uid)
 		}
 		_ = conn.Close() // the other process gets no reason
@@ -152,8 +151,8 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 
 // checkListener returns ErrForeignProcess if the process at the other end is not trusted.
 func checkListener(conn *net.UnixConn, path string) error {
-	uid, known, err := peerUser(conn)
-	if err != nil || !known || uid == 0 || uid == os.Geteuid() {
+	uid, err := peerUser(conn)
+	if err != nil || uid == 0 || uid == os.Geteuid() {
 		return err
 	}
 	if info, err := os.Lstat(strings.TrimSuffix(path, suffix)); err == nil {

@@ -9,10 +9,10 @@ import (
 )
 
 // peerUser returns the user that the process at the other end had when it connected (unix(7), SO_PEERCRED).
-func peerUser(conn *net.UnixConn) (uid int, known bool, err error) {
+func peerUser(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	var credentials *syscall.Ucred
 	var failed error
@@ -20,9 +20,9 @@ func peerUser(conn *net.UnixConn) (uid int, known bool, err error) {
 		credentials, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
 	if err = cmp.Or(err, failed); err != nil {
-		return 0, false, err
+		return 0, err
 	}
-	return int(credentials.Uid), true, nil
+	return int(credentials.Uid), nil
 }
 
 // setPrivateMode sets the mode of a socket to 0600 before bind(2) makes its file with that mode. Changing the mode of the file later

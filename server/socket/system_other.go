@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// peerUser knows no users on this system. Only the mode of the socket protects it.
-func peerUser(*net.UnixConn) (uid int, known bool, err error) { return 0, false, nil }
+// peerUser trusts every process on this system. Only the mode of the socket protects it.
+func peerUser(*net.UnixConn) (uid int, err error) { return os.Geteuid(), nil }
 
 // setPrivateMode relies on the umask of the process, which keeps other users out.
 func setPrivateMode(_, _ string, _ syscall.RawConn) error { return nil }
