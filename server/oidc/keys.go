@@ -127,7 +127,6 @@ func (v *Verifier) Run(ctx context.Context) error {
 // refresh asks the issuer and returns how long to wait before the next request.
 func (v *Verifier) refresh(ctx context.Context) time.Duration {
 	keys, err := v.source.fetch(ctx)
-	v.endpoints.Store(v.source.signIn)
 	changed, again := v.keys.update(keys, err)
 	switch {
 	case err == nil && changed:

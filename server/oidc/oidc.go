@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -37,10 +36,9 @@ type Options struct {
 type Verifier struct {
 	issuer, audience, organizationClaim string
 
-	source    source
-	keys      keySet
-	endpoints atomic.Pointer[endpoints] // for SignIn; nil until the issuer has responded
-	log       *slog.Logger
+	source source
+	keys   keySet
+	log    *slog.Logger
 }
 
 // New returns a verifier. It accepts no token until Run has received the keys of the issuer.

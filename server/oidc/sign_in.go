@@ -184,7 +184,7 @@ func (s *SignIn) config(found *endpoints) *oauth2.Config {
 }
 
 func (s *SignIn) endpoints() (*endpoints, error) {
-	found := s.verifier.endpoints.Load()
+	found := s.verifier.source.signIn.Load()
 	switch {
 	case found == nil:
 		return nil, away(errors.New("the issuer has not sent its discovery document yet"))

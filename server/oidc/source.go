@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -31,12 +32,12 @@ const (
 // minRSA is the least number of bits of an RSA key (RFC 7518 section 3.3).
 const minRSA = 2048
 
-// source gets the keys from the issuer. Only one goroutine uses it.
+// source gets the keys from the issuer. Only Run calls its methods.
 type source struct {
 	issuer string
-	client *http.Client
-	keys   string     // the URL of the keys; empty until discovery
-	signIn *endpoints // nil until discovery
+	client *http.Client              // any goroutine may use it
+	keys   string                    // the URL of the keys; empty until discovery
+	signIn atomic.Pointer[endpoints] // any goroutine may read it; nil until discovery
 }
 
 func newSource(o Options) source {
@@ -87,7 +88,7 @@ func (s *source) discover(ctx context.Context) (string, error) {
 	if document.Issuer != s.issuer {
 		return "", fault.Advise(fmt.Errorf("the discovery document names the issuer %.100q", document.Issuer), "if you trust that issuer, set oidc.issuer to it")
 	}
-	s.signIn = document.endpoints()
+	s.signIn.Store(document.endpoints())
 	return document.trustedURL("jwks_uri", document.JWKSURI)
 }
 
