@@ -111,10 +111,10 @@ func (r *runner) apply(ctx context.Context, entries []*entry, prune bool) error 
 // addSecrets adds the secrets of new subscriptions to a request, and returns those that it has made.
 func (r *runner) addSecrets(q *request, d difference) (made []secretLine, err error) {
 	for _, c := range d.Changes {
-		if c.Action != create || c.Kind != "subscription" || c.Path == nil || q.entries[*c.Path] == nil {
+		e := q.entries[c.Path]
+		if c.Action != create || c.Kind != "subscription" || e == nil {
 			continue
 		}
-		e := q.entries[*c.Path]
 		secret, err := r.readSecret(e)
 		if err != nil {
 			return nil, Problems{r.name, []problem{{e.lines[secretFile], secretFile + ": " + err.Error()}}}

@@ -25,7 +25,7 @@ type difference struct {
 // change is one object that differs.
 type change struct {
 	Action, Kind, Key string
-	Path              *string // nil for a removal
+	Path              string // empty for a removal
 	Fields            []struct {
 		Name     string
 		From, To any

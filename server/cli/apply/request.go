@@ -18,15 +18,15 @@ import (
 // request is what the server shall make.
 type request struct {
 	prune   bool
-	entries map[string]*entry   // by path in the body
-	lists   map[string][]*entry // by section
+	list    []*entry
+	entries map[string]*entry // by path in the body
 }
 
-func newRequest(entries []*entry, prune bool) *request {
-	q := &request{prune, map[string]*entry{}, map[string][]*entry{}}
-	for _, e := range entries {
-		q.entries[fmt.Sprintf("document.%s.%d", e.section, len(q.lists[e.section]))] = e
-		q.lists[e.section] = append(q.lists[e.section], e)
+func newRequest(list []*entry, prune bool) *request {
+	q, made := &request{prune, list, map[string]*entry{}}, map[string]int{}
+	for _, e := range list {
+		q.entries[fmt.Sprintf("document.%s.%d", e.section, made[e.section])] = e
+		made[e.section]++
 	}
 	return q
 }
@@ -34,14 +34,12 @@ func newRequest(entries []*entry, prune bool) *request {
 // body returns the body of the request. A dry run needs no secrets.
 func (q *request) body(dry bool) ([]byte, error) {
 	document := map[string][]map[string]any{}
-	for section, list := range q.lists {
-		for _, e := range list {
-			fields := maps.Clone(e.fields)
-			if e.secret != "" && !dry {
-				fields["secret"] = e.secret
-			}
-			document[section] = append(document[section], fields)
+	for _, e := range q.list {
+		fields := maps.Clone(e.fields)
+		if e.secret != "" && !dry {
+			fields["secret"] = e.secret
 		}
+		document[e.section] = append(document[e.section], fields)
 	}
 	return json.Marshal(map[string]any{"document": document, "prune": q.prune, "dry_run": dry})
 }
