@@ -152,7 +152,7 @@ func (a *appliance) storeOptions(first cli.FirstStart) storage.Options {
 		Schema:        schema,
 		Synchronous:   c.Storage.Synchronous,
 		EncryptionKey: c.Encryption.Key.Reveal(),
-		Policy:        c.Webhooks.Policy(),
+		Policy:        c.Webhooks.Policy,
 		Reserve:       storage.DefaultReserve,
 		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit, ExpiryNotice: c.Keys.ExpiryNotice,
 		Bootstrap: first.Token, BootstrapLife: first.Life, BootstrapLink: first.Link,
@@ -207,7 +207,7 @@ func (a *appliance) alertOptions(certificate *tls.Config) alert.Options {
 func (a *appliance) dispatchOptions() dispatch.Options {
 	w, guard := a.settings.Webhooks, a.guard()
 	return dispatch.Options{
-		Policy:    w.Policy(),
+		Policy:    w.Policy,
 		RetryBase: w.RetryBase, RetryFactor: w.RetryFactor, RetryMax: w.RetryMax,
 		Timeout: w.Timeout, Grace: a.settings.Server.ShutdownGrace,
 		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription, PollInterval: w.PollInterval,

@@ -34,22 +34,26 @@ func checkDatabasePath(s string) error {
 	return checkLine(s)
 }
 
-func checkKeyPrefix(s string) error {
-	if s == access.TokenPrefix || s == access.LinkPrefix || !access.ValidKeyPrefix(s) {
-		return advise(quote(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter, and not the prefix of other secrets of Keyhook")
+// formed returns a check of the form of a value. what is wrong with any other value, which %s shows.
+func formed(valid func(string) bool, what, mend string) func(string) error {
+	return func(s string) error {
+		if valid(s) {
+			return nil
+		}
+		return advise(strings.Replace(what, "%s", quote(s), 1), mend)
 	}
-	return nil
 }
+
+var checkKeyPrefix = formed(func(s string) bool {
+	return s != access.TokenPrefix && s != access.LinkPrefix && access.ValidKeyPrefix(s)
+}, "%s cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter, and not the prefix of other secrets of Keyhook")
 
 // headerPrefixForm allows less than RFC 9110 section 5.6.2: only names that every receiver and proxy passes on.
 var headerPrefixForm = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,38}[0-9A-Za-z])?$`)
 
-func checkHeaderPrefix(s string) error {
-	if strings.EqualFold(s, "webhook") || !headerPrefixForm.MatchString(s) { // Standard Webhooks has the first
-		return advise(quote(s)+" cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service, but not webhook")
-	}
-	return nil
-}
+var checkHeaderPrefix = formed(func(s string) bool {
+	return headerPrefixForm.MatchString(s) && !strings.EqualFold(s, "webhook") // Standard Webhooks has the second
+}, "%s cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service, but not webhook")
 
 const maxName = 40 // characters of console.name
 
@@ -60,14 +64,8 @@ func checkName(s string) error {
 	return checkLine(s)
 }
 
-var colorForm = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
-
-func checkColor(s string) error {
-	if !colorForm.MatchString(s) {
-		return advise(quote(s)+" is not a colour", `write # and six hex digits in quotes, such as "#3b5bdb"`)
-	}
-	return nil
-}
+var checkColor = formed(regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`).MatchString,
+	"%s is not a colour", `write # and six hex digits in quotes, such as "#3b5bdb"`)
 
 // parseOrigin reads the origin of a page: a scheme, a host, and a port if it is not the usual one. Nothing else may reach the
 // Content-Security-Policy.
@@ -89,20 +87,13 @@ func parseOrigin(s string) (string, error) {
 var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=?|[0-9A-Za-z_-]{43}=?)$`)
 
 // checkEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key.
-func checkEncryptionKey(key string) error {
-	if !encryptionKeyForm.MatchString(key) {
-		return advise("the key must be 32 random bytes in base64, or as 64 hex digits",
-			"restore the key of the database, because no other opens its signing secrets; for a new database, make one with: openssl rand -base64 32")
-	}
-	return nil
-}
+var checkEncryptionKey = formed(encryptionKeyForm.MatchString, "the key must be 32 random bytes in base64, or as 64 hex digits",
+	"restore the key of the database, because no other opens its signing secrets; for a new database, make one with: openssl rand -base64 32")
 
-func checkToken(s string) error {
-	if _, ok := access.Opaque(s); !ok {
-		return advise("the token must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
-	}
-	return nil
-}
+var checkToken = formed(func(s string) bool {
+	_, ok := access.Opaque(s)
+	return ok
+}, "the token must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
 
 func checkBaseURL(s string) error {
 	if _, err := parseURL(s); err != nil {

@@ -24,18 +24,54 @@ import (
 // Config has all settings of a process. The dotted names of the settings are its nested fields: webhooks.retry_max is
 // Webhooks.RetryMax. Load returns a valid one. It is passed by value.
 type Config struct {
-	Server     Server
-	Storage    Storage
-	Keys       Keys
-	Webhooks   Webhooks
+	Server  Server
+	Storage struct { // the database file and how long its rows are kept
+		Path            string
+		Synchronous     string // SynchronousFull or SynchronousNormal
+		RetentionEvents time.Duration
+		RetentionAudit  time.Duration
+	}
+	Keys struct { // the form of API keys
+		Prefix       string          // without the underscore
+		ExpiryNotice []time.Duration // before the end of a key or an access token
+	}
+	Webhooks struct { // how deliveries are sent and retried
+		HeaderPrefix               string // without the hyphen that follows it
+		webhook.Policy                    // of retries and health, which the store and the dispatcher share
+		RetryBase                  time.Duration
+		RetryFactor                float64
+		RetryMax                   time.Duration
+		Timeout                    time.Duration // of one attempt, including the response body
+		Concurrency                int
+		ConcurrencyPerSubscription int
+		PollInterval               time.Duration
+	}
 	Egress     Egress
-	Encryption Encryption
-	Bootstrap  Bootstrap
-	OIDC       OIDC
-	Console    Console
-	Metrics    Metrics
-	Alerts     Alerts
-	Log        Log
+	Encryption struct { // how signing secrets are encrypted
+		Key redact.Text // zero: the server uses the key file next to the database
+	}
+	Bootstrap Bootstrap
+	OIDC      struct { // the identity provider whose tokens are accepted; all are empty if there is none
+		Issuer            string
+		Audience          string
+		OrganizationClaim string
+	}
+	Console struct { // the web console
+		Enabled        bool
+		Name           string
+		Accent         string   // "#rrggbb"; empty: the default of the console
+		LogoFile       string   // SVG or PNG; empty: the mark of Keyhook
+		PortalPages    []string // of console.PortalPages: what a portal link shows
+		FrameAncestors []string // origins of pages that may show the console in a frame
+
+		OIDCClientID     string      // of the console at the identity provider; empty: people cannot sign in with it
+		OIDCClientSecret redact.Text // zero: the client has no secret
+	}
+	Metrics struct { // where Prometheus scrapes the process
+		Listen string // host:port of a separate listener; empty: the main listener
+	}
+	Alerts Alerts
+	Log    Log
 
 	Development bool // --dev was given; see Dev
 }
@@ -84,46 +120,11 @@ func (s Server) Certificate() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Storage is the database file and how long its rows are kept.
-type Storage struct {
-	Path            string
-	Synchronous     string // SynchronousFull or SynchronousNormal
-	RetentionEvents time.Duration
-	RetentionAudit  time.Duration
-}
-
 // The values of Storage.Synchronous.
 const (
 	SynchronousFull   = "full"   // a write is on the disk before it is acknowledged
 	SynchronousNormal = "normal" // a power cut may lose the last writes
 )
-
-// Keys is the form of API keys.
-type Keys struct {
-	Prefix       string          // without the underscore
-	ExpiryNotice []time.Duration // before the end of a key or an access token
-}
-
-// Webhooks is how deliveries are sent and retried.
-type Webhooks struct {
-	HeaderPrefix               string // without the hyphen that follows it
-	MaxAttempts                int    // including the first
-	RetryBase                  time.Duration
-	RetryFactor                float64
-	RetryMax                   time.Duration
-	Timeout                    time.Duration // of one attempt, including the response body
-	Concurrency                int
-	ConcurrencyPerSubscription int
-	PollInterval               time.Duration
-	FailingAfter               int           // consecutive failed attempts
-	DisabledAfter              int           // consecutive failed attempts; more than FailingAfter
-	ProbeDisabled              time.Duration // interval of probes of what failures have disabled; 0 is never
-}
-
-// Policy returns the rules of retries and health, which the store and the dispatcher share.
-func (w Webhooks) Policy() webhook.Policy {
-	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter, ProbeDisabled: w.ProbeDisabled}
-}
 
 // Egress is where deliveries may be sent.
 type Egress struct {
@@ -133,39 +134,9 @@ type Egress struct {
 	CAFile          string         // PEM; trusted in addition to the system's roots
 }
 
-// Encryption is how signing secrets are encrypted.
-type Encryption struct {
-	Key redact.Text // zero: the server uses the key file next to the database
-}
-
 // Bootstrap is the credential of the first operator.
 type Bootstrap struct {
 	Token redact.Text // zero: the server makes one and prints it
-}
-
-// OIDC is the identity provider whose tokens are accepted. All fields are empty if there is none.
-type OIDC struct {
-	Issuer            string
-	Audience          string
-	OrganizationClaim string
-}
-
-// Console is the web console.
-type Console struct {
-	Enabled        bool
-	Name           string
-	Accent         string   // "#rrggbb"; empty: the default of the console
-	LogoFile       string   // SVG or PNG; empty: the mark of Keyhook
-	PortalPages    []string // of console.PortalPages: what a portal link shows
-	FrameAncestors []string // origins of pages that may show the console in a frame
-
-	OIDCClientID     string      // of the console at the identity provider; empty: people cannot sign in with it
-	OIDCClientSecret redact.Text // zero: the client has no secret
-}
-
-// Metrics is where Prometheus scrapes the process.
-type Metrics struct {
-	Listen string // host:port of a separate listener; empty: the main listener
 }
 
 // Alerts is how the operator is told what needs a person.

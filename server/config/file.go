@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,8 +81,8 @@ func ParseYAML(text []byte) (top, second *yaml.Node, err error) {
 // section reads the keys of a mapping. prefix is its name with a dot, empty at the top of the file.
 func (f *file) section(prefix string, mapping *yaml.Node) {
 	lines := map[string]int{}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		key, value := mapping.Content[i], mapping.Content[i+1]
+	for pair := range slices.Chunk(mapping.Content, 2) {
+		key, value := pair[0], pair[1]
 		name := prefix + key.Value
 		setting := index(name)
 		first, again := lines[name]

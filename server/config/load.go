@@ -52,7 +52,7 @@ func newLoader(flags *pflag.FlagSet) *loader {
 		l.bind(s)
 	}
 	l.file = readFile(l.viper.GetString(configFile.Name), l.source(configFile))
-	must(l.viper.MergeConfigMap(l.file.texts))
+	_ = l.viper.MergeConfigMap(l.file.texts) // it returns no error
 	return l
 }
 
@@ -62,16 +62,9 @@ var configFile = Setting{Name: flagConfig, Env: EnvFile, Flag: flagConfig}
 
 func (l *loader) bind(s Setting) {
 	l.viper.SetDefault(s.Name, s.Default)
-	must(l.viper.BindEnv(s.Name, s.Env))
+	l.viper.MustBindEnv(s.Name, s.Env)
 	if flag := l.flags.Lookup(s.Flag); flag != nil {
-		must(l.viper.BindPFlag(s.Name, flag))
-	}
-}
-
-// must is for errors that viper returns only for invalid arguments.
-func must(err error) {
-	if err != nil {
-		panic("config: " + err.Error())
+		_ = l.viper.BindPFlag(s.Name, flag) // it fails only without a flag
 	}
 }
 

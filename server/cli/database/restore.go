@@ -39,7 +39,7 @@ server accepts requests and events, but sends nothing. To end the hold, run one 
 			options := storage.Options{
 				Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: slog.New(slog.DiscardHandler),
 			}
-			options.Policy = c.Webhooks.Policy()
+			options.Policy = c.Webhooks.Policy
 			restored, err := storage.Restore(o.UntilSignal(cmd.Context()), options, args[0])
 			if err != nil {
 				return err
