@@ -47,10 +47,7 @@ func newAuditBody(e access.AuditEvent) auditBody {
 
 func (h *handlers) listAudit(x *exchange.Exchange) error {
 	filter, actor, target := readAuditFilter(&x.Query)
-	organization, err := x.ListOrganization()
-	if err != nil {
-		return err
-	}
+	organization := x.ListOrganization()
 	list := func(ctx context.Context, before int64, limit int) (none access.Page[access.AuditEvent], err error) {
 		filter.Before, filter.Limit = before, limit
 		if filter.Actors, err = h.auditNames(x, organization, actor); err != nil {
@@ -72,16 +69,9 @@ func (h *handlers) auditNames(x *exchange.Exchange, organization int64, text str
 	return h.options.Store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
 }
 
-func (h *handlers) findAuditEvent(x *exchange.Exchange) (access.AuditEvent, error) {
-	id, err := x.Path.ID("id", access.AuditEventID, "audit event")
-	if err != nil {
-		return access.AuditEvent{}, err
-	}
-	return h.options.Store.AuditEvent(x.Request.Context(), x.Organization(), id)
-}
-
-func (h *handlers) readAuditEvent(x *exchange.Exchange) error {
-	return exchange.Reply(x, newAuditBody)(h.findAuditEvent(x))
+func (h *handlers) findAuditEvent(x *exchange.Exchange) (auditBody, error) {
+	found, err := h.options.Store.AuditEvent(x.Request.Context(), x.Organization(), x.Path.Value("id"))
+	return newAuditBody(found), err
 }
 
 // readAuditFilter reads the filters of the list. The store has to look up the actor and the target.

@@ -157,7 +157,7 @@ func (h *handlers) findExplained(ctx context.Context, x *exchange.Exchange, m *e
 		state, err = h.options.Store.KeyState(ctx, m.Credential.Digest())
 	}
 	if err == nil && state.Home.ID != x.Principal.Organization.ID && !x.Principal.Can(access.PlatformActAs) {
-		err = fault.Missing(aKey)
+		err = fault.Missing(access.KeyID.Noun())
 	}
 	switch {
 	case fault.KindOf(err) == fault.NotFound && !m.ByID:

@@ -11,9 +11,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// aKey is the noun in the text of a 404, as in the store.
-const aKey = "API key"
-
 type keyBody struct {
 	ID                     string          `json:"id"`
 	Name                   string          `json:"name"`
@@ -90,10 +87,7 @@ func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, c
 
 func (h *handlers) listKeys(x *exchange.Exchange) error {
 	filter := readKeyFilter(&x.Query)
-	organization, err := x.ListOrganization()
-	if err != nil {
-		return err
-	}
+	organization := x.ListOrganization()
 	list := func(ctx context.Context, before int64, limit int) (access.Page[access.Key], error) {
 		filter.Before, filter.Limit = before, limit
 		return h.options.Store.KeyPage(ctx, organization, filter)
@@ -132,19 +126,16 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 
 // pathKey returns the id of the API key in the path, which may have the external id instead.
 func (h *handlers) pathKey(x *exchange.Exchange) (string, error) {
-	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.options.Store.KeyID)
+	return x.ResolveID(x.Path.Value("id"), access.KeyID, h.options.Store.KeyID)
 }
 
-func (h *handlers) findKey(x *exchange.Exchange) (found access.Key, err error) {
+func (h *handlers) findKey(x *exchange.Exchange) (body keyBody, err error) {
 	id, err := h.pathKey(x)
 	if err != nil {
-		return found, err
+		return body, err
 	}
-	return h.options.Store.Key(x.Request.Context(), x.Organization(), id)
-}
-
-func (h *handlers) readKey(x *exchange.Exchange) error {
-	return exchange.Reply(x, newKeyBody)(h.findKey(x))
+	found, err := h.options.Store.Key(x.Request.Context(), x.Organization(), id)
+	return newKeyBody(found), err
 }
 
 func (h *handlers) revokeKey(x *exchange.Exchange) error {

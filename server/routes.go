@@ -27,7 +27,7 @@ func (s *Server) table(site *console.Site) []route {
 	document := apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}
 	usages := usage.Endpoints{Store: o.Store}
 	var (
-		key, subscription, event = exists(h.findKey), exists(hooks.FindSubscription), hooks.EventExists
+		key, subscription, event = exists(h.findKey), exists(hooks.FindSubscription), exists(hooks.FindEvent)
 		plan, permission, role   = exists(operator.Plans.Find), exists(operator.Permissions.Find), exists(operator.Roles.Find)
 		organization, member     = exists(operator.Organizations.Find), operator.MemberExists
 		user, token              = exists(operator.Users.Find), exists(operator.FindToken)
@@ -68,13 +68,13 @@ func (s *Server) table(site *console.Site) []route {
 
 		on("GET /api/v1/api-keys/", h.listKeys).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
 		on("POST /api/v1/api-keys/", h.createKey).need(access.APIKeysWrite).body(maxSmallBody),
-		on("GET /api/v1/api-keys/{id}/", h.readKey).need(access.APIKeysRead).of(key),
+		read("/api/v1/api-keys/{id}/", h.findKey).need(access.APIKeysRead),
 		on("DELETE /api/v1/api-keys/{id}/", h.revokeKey).need(access.APIKeysWrite).of(key),
 		on("POST /api/v1/api-keys/{id}/rotate/", h.rotateKey).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
 		on("GET /api/v1/webhooks/subscriptions/", hooks.ListSubscriptions).need(access.WebhooksRead).pages("organization", "status", "paused", "pending", "search"),
 		on("POST /api/v1/webhooks/subscriptions/", hooks.CreateSubscription).need(access.WebhooksWrite).body(maxSmallBody),
-		on("GET /api/v1/webhooks/subscriptions/{id}/", hooks.ReadSubscription).need(access.WebhooksRead).of(subscription),
+		read("/api/v1/webhooks/subscriptions/{id}/", hooks.FindSubscription).need(access.WebhooksRead),
 		on("PATCH /api/v1/webhooks/subscriptions/{id}/", sub(hooks.UpdateSubscription)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		on("DELETE /api/v1/webhooks/subscriptions/{id}/", sub(hooks.RemoveSubscription)).need(access.WebhooksWrite).of(subscription),
 		on("POST /api/v1/webhooks/subscriptions/{id}/rotate-secret/", sub(hooks.RotateSecret)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
@@ -84,8 +84,8 @@ func (s *Server) table(site *console.Site) []route {
 		on("POST /api/v1/webhooks/subscriptions/{id}/replay/", sub(hooks.Replay)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		on("GET /api/v1/webhooks/subscriptions/{id}/deliveries/", sub(hooks.ListAttempts)).need(access.WebhooksRead).
 			pages("outcome", "event_type", "event_id", "since", "until").of(sub(hooks.LogExists)),
-		on("GET /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", hooks.ReadAttempt).need(access.WebhooksRead).of(exists(hooks.FindAttempt)),
-		on("POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", hooks.Redeliver).need(access.WebhooksWrite).of(subscription),
+		read("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", hooks.FindAttempt).need(access.WebhooksRead),
+		on("POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", sub(hooks.Redeliver)).need(access.WebhooksWrite).of(subscription),
 		on("GET /api/v1/webhooks/subscriptions/{id}/feed/", sub(hooks.ReadFeed)).need(access.EventsRead).query("after", "since", "limit", "wait").of(subscription),
 		on("POST /api/v1/webhooks/recover/", hooks.RecoverListed).need(access.WebhooksWrite).body(maxSmallBody),
 		on("POST /api/v1/webhooks/redeliver/", hooks.RedeliverListed).need(access.WebhooksWrite).body(maxSmallBody),
@@ -97,15 +97,15 @@ func (s *Server) table(site *console.Site) []route {
 			pages("organization", "type", "since", "until", "idempotency_key", "audit_events", "state", "subscription_id"),
 		on("POST /api/v1/events/", hooks.Publish).need(access.EventsWrite).body(maxEventBody),
 		on("POST /api/v1/events/batch/", hooks.PublishBatch).need(access.EventsWrite).body(maxBatchBody),
-		on("GET /api/v1/events/{id}/", hooks.ReadEvent).need(access.EventsRead).of(event),
+		read("/api/v1/events/{id}/", hooks.FindEvent).need(access.EventsRead),
 		on("GET /api/v1/events/{id}/explain/", hooks.ExplainEvent).need(access.EventsRead).pages("subscription_id").of(event),
 		on("GET /api/v1/event-types/", hooks.ListEventTypes).needAny(access.EventsRead, access.WebhooksRead),
-		on("GET /api/v1/event-types/{type}/", hooks.ReadEventType).needAny(access.EventsRead, access.WebhooksRead).of(exists(hooks.FindEventType)),
+		read("/api/v1/event-types/{type}/", hooks.FindEventType).needAny(access.EventsRead, access.WebhooksRead),
 		on("PUT /api/v1/event-types/{type}/", hooks.PutEventType).need(access.PlatformWrite).body(maxEventBody),
 		on("DELETE /api/v1/event-types/{type}/", hooks.RemoveEventType).need(access.PlatformWrite).of(exists(hooks.FindCatalogued)),
 
 		on("GET /api/v1/audit-events/", h.listAudit).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
-		on("GET /api/v1/audit-events/{id}/", h.readAuditEvent).need(access.AuditRead).of(exists(h.findAuditEvent)),
+		read("/api/v1/audit-events/{id}/", h.findAuditEvent).need(access.AuditRead),
 
 		on("GET /api/v1/system/", operator.ReadSystem).need(access.PlatformRead),
 		on("GET /api/v1/queue/", operator.ReadQueue).need(access.PlatformRead),
@@ -119,28 +119,28 @@ func (s *Server) table(site *console.Site) []route {
 		on("POST /api/v1/clock/accept/", operator.AcceptClock).need(access.PlatformWrite),
 
 		on("GET /api/v1/plans/", operator.Plans.List).need(access.PlatformRead).pages(),
-		on("POST /api/v1/plans/", operator.CreatePlan).need(access.PlatformWrite).body(maxSmallBody),
-		on("GET /api/v1/plans/{name}/", operator.Plans.Read).need(access.PlatformRead).of(plan),
-		on("PATCH /api/v1/plans/{name}/", operator.UpdatePlan).need(access.PlatformWrite).body(maxSmallBody).of(plan),
+		on("POST /api/v1/plans/", operator.Plans.Create).need(access.PlatformWrite).body(maxSmallBody),
+		read("/api/v1/plans/{name}/", operator.Plans.Find).need(access.PlatformRead),
+		on("PATCH /api/v1/plans/{name}/", operator.Plans.Update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
 		on("DELETE /api/v1/plans/{name}/", operator.Plans.Remove).need(access.PlatformWrite).of(plan),
 
 		on("GET /api/v1/permissions/", operator.Permissions.List).need(access.PlatformRead).pages(),
-		on("POST /api/v1/permissions/", operator.CreatePermission).need(access.PlatformWrite).body(maxSmallBody),
-		on("GET /api/v1/permissions/{key}/", operator.Permissions.Read).need(access.PlatformRead).of(permission),
-		on("PATCH /api/v1/permissions/{key}/", operator.UpdatePermission).need(access.PlatformWrite).body(maxSmallBody).of(permission),
+		on("POST /api/v1/permissions/", operator.Permissions.Create).need(access.PlatformWrite).body(maxSmallBody),
+		read("/api/v1/permissions/{key}/", operator.Permissions.Find).need(access.PlatformRead),
+		on("PATCH /api/v1/permissions/{key}/", operator.Permissions.Update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
 		on("DELETE /api/v1/permissions/{key}/", operator.Permissions.Remove).need(access.PlatformWrite).of(permission),
 
 		on("GET /api/v1/roles/", operator.Roles.List).need(access.PlatformRead).pages(),
-		on("POST /api/v1/roles/", operator.CreateRole).need(access.PlatformWrite).body(maxSmallBody),
-		on("GET /api/v1/roles/{name}/", operator.Roles.Read).need(access.PlatformRead).of(role),
-		on("PATCH /api/v1/roles/{name}/", operator.UpdateRole).need(access.PlatformWrite).body(maxSmallBody).of(role),
+		on("POST /api/v1/roles/", operator.Roles.Create).need(access.PlatformWrite).body(maxSmallBody),
+		read("/api/v1/roles/{name}/", operator.Roles.Find).need(access.PlatformRead),
+		on("PATCH /api/v1/roles/{name}/", operator.Roles.Update).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		on("DELETE /api/v1/roles/{name}/", operator.Roles.Remove).need(access.PlatformWrite).of(role),
 
 		on("GET /api/v1/organizations/", operator.ListOrganizations).need(access.PlatformRead).pages("search", "sort"),
-		on("POST /api/v1/organizations/", operator.CreateOrganization).need(access.PlatformWrite).body(maxSmallBody),
-		on("GET /api/v1/organizations/{id}/", operator.Organizations.Read).need(access.PlatformRead).of(organization),
-		on("PUT /api/v1/organizations/{id}/", operator.PutOrganization).need(access.PlatformWrite).body(maxSmallBody),
-		on("PATCH /api/v1/organizations/{id}/", operator.UpdateOrganization).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		on("POST /api/v1/organizations/", operator.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
+		read("/api/v1/organizations/{id}/", operator.Organizations.Find).need(access.PlatformRead),
+		on("PUT /api/v1/organizations/{id}/", operator.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody),
+		on("PATCH /api/v1/organizations/{id}/", operator.Organizations.Update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		on("DELETE /api/v1/organizations/{id}/", operator.Organizations.Remove).need(access.PlatformWrite).of(organization),
 
 		on("POST /api/v1/organizations/{id}/portal-links/", operator.CreatePortalLink).need(access.PlatformActAs).body(maxSmallBody).of(organization),
@@ -150,17 +150,17 @@ func (s *Server) table(site *console.Site) []route {
 		on("DELETE /api/v1/organizations/{id}/members/{user_id}/", operator.RemoveMember).need(access.PlatformWrite).of(member),
 
 		on("GET /api/v1/users/", operator.ListUsers).need(access.PlatformRead).pages("search"),
-		on("POST /api/v1/users/", operator.CreateUser).need(access.PlatformWrite).body(maxSmallBody),
-		on("GET /api/v1/users/{id}/", operator.Users.Read).need(access.PlatformRead).of(user),
-		on("PUT /api/v1/users/{id}/", operator.PutUser).need(access.PlatformWrite).body(maxSmallBody),
-		on("PATCH /api/v1/users/{id}/", operator.UpdateUser).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		on("POST /api/v1/users/", operator.Users.Create).need(access.PlatformWrite).body(maxSmallBody),
+		read("/api/v1/users/{id}/", operator.Users.Find).need(access.PlatformRead),
+		on("PUT /api/v1/users/{id}/", operator.Users.Put).need(access.PlatformWrite).body(maxSmallBody),
+		on("PATCH /api/v1/users/{id}/", operator.Users.Update).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		on("DELETE /api/v1/users/{id}/", operator.Users.Remove).need(access.PlatformWrite).of(user),
 		on("POST /api/v1/users/{id}/erase/", operator.EraseUser).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
 		on("GET /api/v1/users/{id}/memberships/", operator.ListMemberships).need(access.PlatformRead).pages().of(user),
 		on("GET /api/v1/users/{id}/access-tokens/", operator.ListTokens).need(access.PlatformRead).pages().of(user),
 		on("POST /api/v1/users/{id}/access-tokens/", operator.CreateToken).need(access.PlatformWrite).body(maxSmallBody).of(user),
-		on("GET /api/v1/users/{id}/access-tokens/{token_id}/", operator.ReadToken).need(access.PlatformRead).of(token),
+		read("/api/v1/users/{id}/access-tokens/{token_id}/", operator.FindToken).need(access.PlatformRead),
 		on("DELETE /api/v1/users/{id}/access-tokens/{token_id}/", operator.RevokeToken).need(access.PlatformWrite).of(token),
 	}
 }
@@ -205,6 +205,17 @@ type handler func(*exchange.Exchange) error
 // on is a route from a line such as "GET /api/v1/plans/".
 func on(line string, handle handler) route {
 	return onCall(line, func(c *call) error { return handle(&c.Exchange) })
+}
+
+// read is a route that responds with what find finds.
+func read[B any](pattern string, find func(*exchange.Exchange) (B, error)) route {
+	return on("GET "+pattern, func(x *exchange.Exchange) error {
+		body, err := find(x)
+		if err != nil {
+			return err
+		}
+		return x.OK(body)
+	}).of(exists(find))
 }
 
 // onCall is a route whose handler gets the whole call: it reads a credential from another place, or by other rules, and has it checked.

@@ -103,27 +103,17 @@ func (p *Path) Value(name string) string {
 	return ""
 }
 
-// ID returns a value that must be an id. An id of another form gets the same 404 as an unknown one. noun names the resource as the
-// store does, so a response does not tell whether an id is malformed, unknown, or of another organization.
-func (p *Path) ID(name string, t access.IDType, noun string) (string, error) {
-	id := p.Value(name)
-	if !t.Valid(id) {
-		return "", fault.Missing(noun)
-	}
-	return id, nil
-}
-
 // ResolveID returns the id of what a text names: the text itself if it has the form of an id of the type, and else the id of what has it as
 // external id in the organization of the caller. An id is not looked up here. Every text that may name a subscription or an API key
-// is resolved here; the store resolves organizations and users. noun names the resource as the store does. find returns NotFound if nothing
-// has the external id.
-func (x *Exchange) ResolveID(text string, t access.IDType, noun string,
-	find func(ctx context.Context, organization int64, externalID string) (string, error)) (string, error) {
+// is resolved here; the store resolves organizations and users. find returns NotFound if nothing has the external id.
+func (x *Exchange) ResolveID(text string, t access.IDType,
+	find func(ctx context.Context, organization int64, externalID string) (string, error),
+) (string, error) {
 	switch {
 	case t.Valid(text):
 		return text, nil
 	case access.LooksLikeID(text):
-		return "", fault.Missing(noun)
+		return "", fault.Missing(t.Noun())
 	}
 	return find(x.Request.Context(), x.Organization(), text)
 }

@@ -32,14 +32,15 @@ func (x *Exchange) RefuseForAll(name string) {
 }
 
 // ListOrganization returns the organization whose items a list has: the one in which the caller acts, or access.AllOrganizations.
-// Only operators may list all.
-func (x *Exchange) ListOrganization() (int64, error) {
+// Only operators may list all: otherwise the query has an error.
+func (x *Exchange) ListOrganization() int64 {
 	x.Query.Matching("organization", "must be all; the header "+credential.OrganizationHeader+" names one organization",
 		func(value string) bool { return value == AllOrganizations })
 	if !x.ListsAll() {
-		return x.Organization(), nil
+		return x.Organization()
 	}
-	return access.AllOrganizations, x.Principal.Permit(access.NewScope(access.PlatformRead))
+	x.Query.Fail(x.Principal.Permit(access.NewScope(access.PlatformRead)))
+	return access.AllOrganizations
 }
 
 // Page reads limit and cursor. A handler reads them last, because Page returns all problems of the query.

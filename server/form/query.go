@@ -20,6 +20,7 @@ import (
 type Query struct {
 	values   map[string]string // of the parameters that the route knows
 	problems []fault.Field
+	failed   error // why nothing is read, whatever the parameters are
 }
 
 // The codes of problems with a query.
@@ -62,10 +63,17 @@ func (q *Query) Refuse(name, must string) {
 	q.add(name, CodeInvalidParameter, "The parameter "+Printable(name, MaxName)+" "+must+".")
 }
 
-// Err returns all problems as one fault (Malformed). If all problems have the same code, the fault has that code too.
+// Fail records that a request may not read what it asks for, unless err is nil. Err returns the first such error.
+func (q *Query) Fail(err error) {
+	if q.failed == nil {
+		q.failed = err
+	}
+}
+
+// Err returns the error of Fail, or all problems as one fault (Malformed). If all problems have the same code, the fault has that code too.
 func (q *Query) Err() error {
-	if len(q.problems) == 0 {
-		return nil
+	if len(q.problems) == 0 || q.failed != nil {
+		return q.failed
 	}
 	e := fault.New(fault.Malformed, q.problems[0].Code, "%s", q.problems[0].Message)
 	e.Fields = q.problems
@@ -85,7 +93,7 @@ func (q *Query) Value(name string) (value string, present bool) {
 }
 
 // Valid reports whether there is no problem so far.
-func (q *Query) Valid() bool { return len(q.problems) == 0 }
+func (q *Query) Valid() bool { return len(q.problems) == 0 && q.failed == nil }
 
 // Choice returns a parameter that must have one of the values. If it is missing, the result is otherwise.
 func (q *Query) Choice(name, otherwise string, values ...string) string {

@@ -1,7 +1,8 @@
 package platform
 
 import (
-	"github.com/keyhook/keyhook/server/exchange"
+	"context"
+
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -22,19 +23,14 @@ func NewPlanBody(p access.Plan) PlanBody {
 	return PlanBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
 }
 
-// CreatePlan creates a plan. It requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
-func (h *Endpoints) CreatePlan(x *exchange.Exchange) error {
-	f := x.Form()
+// readPlan requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
+func readPlan(_ context.Context, f *form.Form) access.Plan {
 	f.Require("name", "api_rate_limit_per_minute")
 	name, c := f.Slug("name"), f.Plan()
-	return h.Plans.respondCreated(x, f, c.On(access.Plan{Name: form.Or(name, "")}))
+	return c.On(access.Plan{Name: form.Or(name, "")})
 }
 
-// UpdatePlan changes a plan.
-func (h *Endpoints) UpdatePlan(x *exchange.Exchange) error {
-	f := x.Form()
-	return respondChanged(h.Plans, x, f, f.Plan(), h.Store.UpdatePlan)
-}
+func readPlanChange(_ context.Context, f *form.Form) access.PlanChange { return f.Plan() }
 
 type roleBody struct {
 	Name        string   `json:"name"`
@@ -44,19 +40,14 @@ type roleBody struct {
 
 func newRoleBody(r access.Role) roleBody { return roleBody{r.Name, r.Permissions.Keys(), r.BuiltIn} }
 
-// CreateRole creates a role.
-func (h *Endpoints) CreateRole(x *exchange.Exchange) error {
-	f := x.Form()
+func (h *Endpoints) readRole(ctx context.Context, f *form.Form) access.Role {
 	f.Require("name", "permissions")
-	name, granted := f.Slug("name"), h.lookup.Permissions(x.Request.Context(), f, "permissions")
-	return h.Roles.respondCreated(x, f, access.Role{Name: form.Or(name, ""), Permissions: form.Or(granted, access.Scope{})})
+	name, granted := f.Slug("name"), h.lookup.Permissions(ctx, f, "permissions")
+	return access.Role{Name: form.Or(name, ""), Permissions: form.Or(granted, access.Scope{})}
 }
 
-// UpdateRole changes the permissions of a role.
-func (h *Endpoints) UpdateRole(x *exchange.Exchange) error {
-	f := x.Form()
-	change := access.RoleChange{Permissions: h.lookup.Permissions(x.Request.Context(), f, "permissions")}
-	return respondChanged(h.Roles, x, f, change, h.Store.UpdateRole)
+func (h *Endpoints) readRoleChange(ctx context.Context, f *form.Form) access.RoleChange {
+	return access.RoleChange{Permissions: h.lookup.Permissions(ctx, f, "permissions")}
 }
 
 type permissionBody struct {
@@ -71,19 +62,14 @@ func newPermissionBody(p access.Permission) permissionBody {
 	return permissionBody{p.Key, p.Description, p.BuiltIn, p.Internal, p.Roles}
 }
 
-// CreatePermission creates a permission.
-func (h *Endpoints) CreatePermission(x *exchange.Exchange) error {
-	f := x.Form()
+func readPermission(_ context.Context, f *form.Form) access.Permission {
 	f.Require("key")
 	key, description, internal := f.PermissionKey("key"), f.Multiline("description"), f.Bool("internal")
-	return h.Permissions.respondCreated(x, f, access.Permission{
-		Key: form.Or(key, ""), Description: form.Or(description, ""), Internal: form.Or(internal, false),
-	})
+	return access.Permission{Key: form.Or(key, ""), Description: form.Or(description, ""), Internal: form.Or(internal, false)}
 }
 
-// UpdatePermission changes the description of a permission.
-func (h *Endpoints) UpdatePermission(x *exchange.Exchange) error {
-	f := x.Form()
+// readPermissionChange reads the description, which alone may change.
+func readPermissionChange(_ context.Context, f *form.Form) string {
 	f.Require("description")
-	return respondChanged(h.Permissions, x, f, form.Or(f.Multiline("description"), ""), h.Store.UpdatePermission)
+	return form.Or(f.Multiline("description"), "")
 }

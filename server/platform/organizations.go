@@ -23,14 +23,22 @@ func newOrganizationBody(o access.Organization) organizationBody {
 	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*exchange.Time)(o.ClosedAt)}
 }
 
-// CreateOrganization creates an organization.
-func (h *Endpoints) CreateOrganization(x *exchange.Exchange) error {
-	f := x.Form()
+func (h *Endpoints) readOrganization(ctx context.Context, f *form.Form) access.Organization {
 	f.Require("name", "plan")
-	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
-	return h.Organizations.respondCreated(x, f, access.Organization{
-		Name: form.Or(name, ""), Plan: form.Or(plan, ""), ExternalID: exchange.NullIfEmpty(form.Or(external, "")),
-	})
+	c := h.readOrganizationChange(ctx, f)
+	return access.Organization{
+		Name: form.Or(c.Name, ""), Plan: form.Or(c.Plan, ""), ExternalID: exchange.NullIfEmpty(form.Or(c.ExternalID, "")),
+	}
+}
+
+func (h *Endpoints) readOrganizationChange(ctx context.Context, f *form.Form) access.OrganizationChange {
+	c := h.readOrganizationPut(ctx, f)
+	c.ExternalID = f.ExternalID(externalID)
+	return c
+}
+
+func (h *Endpoints) readOrganizationPut(ctx context.Context, f *form.Form) access.OrganizationChange {
+	return access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(ctx, f, "plan")}
 }
 
 type listedOrganizationBody struct {
@@ -69,23 +77,6 @@ func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner
 	return exchange.ListRows(x, func(ctx context.Context, before int64, limit int) ([]R, error) {
 		return list(ctx, x.Path.Value("id"), before, limit)
 	}, body, row)
-}
-
-// UpdateOrganization changes an organization.
-func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
-	f := x.Form()
-	change := access.OrganizationChange{
-		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
-	}
-	return respondChanged(h.Organizations, x, f, change, h.Store.UpdateOrganization)
-}
-
-// PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the
-// body leaves out stays as it is.
-func (h *Endpoints) PutOrganization(x *exchange.Exchange) error {
-	return respondPut(h.Organizations, x, access.OrganizationID, func(f *form.Form) access.OrganizationChange {
-		return access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan")}
-	}, h.Store.PutOrganization)
 }
 
 // The life of a portal link, in seconds.

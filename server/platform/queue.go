@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -18,7 +19,9 @@ type queueBody struct {
 	Reason               *string        `json:"reason"`
 	PendingDeliveries    int64          `json:"pending_deliveries"`
 	PendingSubscriptions int64          `json:"pending_subscriptions"`
-	Pending              []queuedBody   `json:"pending"` // the largest first, at most webhook.MaxQueued
+	Pending              []queuedBody   `json:"pending"`            // the largest first, at most webhook.MaxQueued
+	Released             *int64         `json:"released,omitempty"` // by this request
+	Dropped              *int64         `json:"dropped,omitempty"`  // by this request
 }
 
 // queuedBody is a subscription with pending deliveries. It shows only the host of the URL.
@@ -32,21 +35,26 @@ type queuedBody struct {
 	OldestDue              exchange.Time `json:"oldest_due"`
 }
 
-func newQueueBody(q webhook.Queue) queueBody {
-	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
+// respondQueue responds with the queue after a request, of which body says what it did.
+func (h *Endpoints) respondQueue(ctx context.Context, x *exchange.Exchange, body queueBody) error {
+	q, err := h.Store.QueueSummary(ctx)
+	if err != nil {
+		return err
+	}
+	body.PendingDeliveries, body.PendingSubscriptions = q.Deliveries, q.Subscriptions
 	if q.Hold != nil {
 		body.Held, body.HeldSince, body.Reason = true, new(exchange.Time(q.Hold.Since)), exchange.NullIfEmpty(q.Hold.Reason)
 	}
-	for _, w := range q.Largest {
+	body.Pending = exchange.Each(q.Largest, func(w webhook.Queued) queuedBody {
 		host := webhook.URLHost(w.URL)
-		body.Pending = append(body.Pending, queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationExternalID, w.OrganizationName, host, w.Pending, exchange.Time(w.OldestDue)})
-	}
-	return body
+		return queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationExternalID, w.OrganizationName, host, w.Pending, exchange.Time(w.OldestDue)}
+	})
+	return x.OK(body)
 }
 
 // ReadQueue responds with the largest parts of the queue, and with the hold.
 func (h *Endpoints) ReadQueue(x *exchange.Exchange) error {
-	return exchange.Reply(x, newQueueBody)(h.Store.QueueSummary(x.Request.Context()))
+	return h.respondQueue(x.Request.Context(), x, queueBody{})
 }
 
 // HoldQueue stops all sending and responds with the queue, as every change of the queue does.
@@ -62,24 +70,13 @@ func (h *Endpoints) HoldQueue(x *exchange.Exchange) error {
 	return h.ReadQueue(x)
 }
 
-type releasedBody struct {
-	queueBody
-	Released int64 `json:"released"`
-}
-
 // ReleaseQueue ends the hold.
 func (h *Endpoints) ReleaseQueue(x *exchange.Exchange) error {
 	released, err := h.Store.ReleaseQueue(x.Request.Context(), x.Actor())
 	if err != nil {
 		return err
 	}
-	body := func(q webhook.Queue) releasedBody { return releasedBody{newQueueBody(q), released} }
-	return exchange.Reply(x, body)(h.Store.QueueSummary(x.Request.Context()))
-}
-
-type discardedBody struct {
-	queueBody
-	Dropped int64 `json:"dropped"`
+	return h.respondQueue(x.Request.Context(), x, queueBody{Released: &released})
 }
 
 // DiscardQueue drops the deliveries that were pending when the hold began, and ends the hold.
@@ -90,6 +87,5 @@ func (h *Endpoints) DiscardQueue(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	body := func(q webhook.Queue) discardedBody { return discardedBody{newQueueBody(q), dropped} }
-	return exchange.Reply(x, body)(h.Store.QueueSummary(ctx))
+	return h.respondQueue(ctx, x, queueBody{Dropped: &dropped})
 }

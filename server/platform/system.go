@@ -86,7 +86,9 @@ func ClockWarning(s clock.State) string {
 	return s.Warning() + " " + "To start deleting at once, run: keyhook clock accept"
 }
 
-func newClockBody(s clock.State) clockBody {
+// ReadClock responds with the state of the clock.
+func (h *Endpoints) ReadClock(x *exchange.Exchange) error {
+	s := h.Store.Clock()
 	body := clockBody{
 		Now: exchange.Time(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: exchange.NullIfEmpty(ClockWarning(s)),
 	}
@@ -94,11 +96,8 @@ func newClockBody(s clock.State) clockBody {
 		body.LastTrustedAt, body.DoubtedSince = new(exchange.Time(d.Trusted)), new(exchange.Time(d.Since))
 		body.TrustedAgain = new(exchange.Time(s.TrustedAt()))
 	}
-	return body
+	return x.OK(body)
 }
-
-// ReadClock responds with the state of the clock.
-func (h *Endpoints) ReadClock(x *exchange.Exchange) error { return x.OK(newClockBody(h.Store.Clock())) }
 
 // AcceptClock confirms the clock and responds with its new state.
 func (h *Endpoints) AcceptClock(x *exchange.Exchange) error {
@@ -113,8 +112,7 @@ const backupLimit = 30 * time.Minute
 
 const maxKeep = 10_000
 
-// BackupBody is the report of a backup.
-type BackupBody struct {
+type backupBody struct {
 	File            string        `json:"file"`
 	Bytes           int64         `json:"bytes"`
 	SHA256          string        `json:"sha256"`
@@ -126,15 +124,6 @@ type BackupBody struct {
 	Pending         int64         `json:"pending_deliveries"`
 	Removed         []string      `json:"removed"`
 	Warning         *string       `json:"warning"`
-}
-
-// NewBackupBody shows the report of a backup, with the paths in it.
-func NewBackupBody(r backup.Report) BackupBody {
-	return BackupBody{
-		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
-		Removed: append([]string{}, r.Removed...), Warning: exchange.NullIfEmpty(r.Warning),
-	}
 }
 
 // CreateBackup copies the database and responds with a report.
@@ -156,10 +145,12 @@ func (h *Endpoints) CreateBackup(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	body := NewBackupBody(r)
-	body.File = filepath.Base(r.File) // no response shows a path
-	if body.Warning != nil {
-		body.Warning = new("The copy was made, but older copies could not be removed. See the server log for the cause.")
+	if r.Warning != "" { // no response shows a path
+		r.Warning = "The copy was made, but older copies could not be removed. See the server log for the cause."
 	}
-	return x.Respond(http.StatusCreated, body)
+	return x.Respond(http.StatusCreated, backupBody{
+		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
+		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
+		Removed: append([]string{}, r.Removed...), Warning: exchange.NullIfEmpty(r.Warning),
+	})
 }

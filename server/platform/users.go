@@ -32,23 +32,28 @@ func UserKind(isService bool) string {
 	return "person"
 }
 
-// CreateUser creates a user. If the request has no name, the e-mail address is the name. So the audit log always has a name.
-func (h *Endpoints) CreateUser(x *exchange.Exchange) error {
-	f := x.Form()
+// readUser reads a new user. Without a name, the e-mail address is the name. So the audit log always has a name.
+func readUser(_ context.Context, f *form.Form) access.User {
 	f.Require("email")
-	change := readUser(f, f.Email("email"))
-	email := form.Or(change.Email, "")
-	return h.Users.respondCreated(x, f, access.User{
-		Email: email, Name: form.Or(change.Name, email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
-		IsActive: form.Or(change.IsActive, true),
-	})
+	c := readUserFields(f, f.Email("email"))
+	email := form.Or(c.Email, "")
+	return access.User{
+		Email: email, Name: form.Or(c.Name, email), ExternalID: exchange.NullIfEmpty(form.Or(c.ExternalID, "")),
+		IsActive: form.Or(c.IsActive, true),
+	}
 }
 
-// readUser reads the fields of a user that a caller may set, after the e-mail address.
-func readUser(f *form.Form, email *string) access.UserChange {
-	return access.UserChange{
-		Email: email, Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
-	}
+func readUserChange(_ context.Context, f *form.Form) access.UserChange {
+	return readUserFields(f, f.EmailOrNull("email"))
+}
+
+// readUserFields reads the fields of a user that a caller may set, after the e-mail address.
+func readUserFields(f *form.Form, email *string) access.UserChange {
+	return access.UserChange{Email: email, Name: f.Label("name"), ExternalID: f.ExternalID(externalID), IsActive: f.Bool("is_active")}
+}
+
+func readUserPut(_ context.Context, f *form.Form) access.UserChange {
+	return access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
 }
 
 type listedUserBody struct {
@@ -90,20 +95,6 @@ func newMembershipBody(m access.Membership) membershipBody {
 // ListMemberships lists the organizations of a user, newest first.
 func (h *Endpoints) ListMemberships(x *exchange.Exchange) error {
 	return listOf(x, h.Store.Memberships, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
-}
-
-// UpdateUser changes a user.
-func (h *Endpoints) UpdateUser(x *exchange.Exchange) error {
-	f := x.Form()
-	return respondChanged(h.Users, x, f, readUser(f, f.EmailOrNull("email")), h.Store.UpdateUser)
-}
-
-// PutUser creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
-// stays as it is.
-func (h *Endpoints) PutUser(x *exchange.Exchange) error {
-	return respondPut(h.Users, x, access.UserID, func(f *form.Form) access.UserChange {
-		return access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
-	}, h.Store.PutUser)
 }
 
 type tokenBody struct {
@@ -157,29 +148,12 @@ func (h *Endpoints) ListTokens(x *exchange.Exchange) error {
 }
 
 // FindToken returns the access token in the path.
-func (h *Endpoints) FindToken(x *exchange.Exchange) (found access.AccessToken, err error) {
-	user, id, err := tokenIDs(x)
-	if err != nil {
-		return found, err
-	}
-	return h.Store.Token(x.Request.Context(), user, id)
-}
-
-// ReadToken responds with the access token in the path.
-func (h *Endpoints) ReadToken(x *exchange.Exchange) error {
-	return exchange.Reply(x, newTokenBody)(h.FindToken(x))
+func (h *Endpoints) FindToken(x *exchange.Exchange) (tokenBody, error) {
+	found, err := h.Store.Token(x.Request.Context(), x.Path.Value("id"), x.Path.Value("token_id"))
+	return newTokenBody(found), err
 }
 
 // RevokeToken revokes the access token in the path.
 func (h *Endpoints) RevokeToken(x *exchange.Exchange) error {
-	user, id, err := tokenIDs(x)
-	if err != nil {
-		return err
-	}
-	return x.Done(h.Store.RevokeToken(x.Request.Context(), x.Actor(), user, id))
-}
-
-func tokenIDs(x *exchange.Exchange) (user, token string, err error) {
-	token, err = x.Path.ID("token_id", access.TokenID, "access token")
-	return x.Path.Value("id"), token, err
+	return x.Done(h.Store.RevokeToken(x.Request.Context(), x.Actor(), x.Path.Value("id"), x.Path.Value("token_id")))
 }

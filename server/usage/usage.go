@@ -87,7 +87,7 @@ func (h Endpoints) OfKeys(x *exchange.Exchange) error {
 }
 
 func (h Endpoints) key(x *exchange.Exchange, named string) (int64, error) {
-	id, err := x.ResolveID(named, access.KeyID, "API key", h.Store.KeyID)
+	id, err := x.ResolveID(named, access.KeyID, h.Store.KeyID)
 	if err != nil {
 		return 0, err
 	}
@@ -120,9 +120,7 @@ const (
 
 // readRequest reads a request. The list has the whole days or months that cover the period.
 func readRequest(x *exchange.Exchange) (r request, err error) {
-	if r.organization, err = x.ListOrganization(); err != nil {
-		return r, err
-	}
+	r.organization = x.ListOrganization()
 	q, f := &x.Query, &r.filter
 	f.ByMonth = q.Choice("step", "day", "day", "month") == "month"
 	since, until := q.RecentPeriod(x.Began, defaultPeriod)

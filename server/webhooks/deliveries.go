@@ -119,24 +119,19 @@ type requestBody struct {
 	Body    *string           `json:"body"`    // null without the permission to read the event
 }
 
-// FindAttempt returns the attempt in the path.
-func (h Endpoints) FindAttempt(x *exchange.Exchange) (found webhook.SentAttempt, err error) {
-	id, attempt, err := h.pathAttempt(x)
+// FindAttempt returns the attempt in the path and its request.
+func (h Endpoints) FindAttempt(x *exchange.Exchange) (body sentAttemptBody, err error) {
+	id, err := h.pathSubscription(x)
 	if err != nil {
-		return found, err
+		return body, err
 	}
-	return h.Store.SentAttempt(x.Request.Context(), x.Organization(), id, attempt)
-}
-
-// ReadAttempt responds with the attempt in the path and its request.
-func (h Endpoints) ReadAttempt(x *exchange.Exchange) error {
-	sent, err := h.FindAttempt(x)
+	sent, err := h.Store.SentAttempt(x.Request.Context(), x.Organization(), id, x.Path.Value("attempt_id"))
 	if err != nil {
-		return err
+		return body, err
 	}
-	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), []string{sent.SubscriptionID})
+	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), []string{id})
 	if err != nil {
-		return err
+		return body, err
 	}
 	request := requestBody{Method: http.MethodPost, Headers: map[string]string{}}
 	if sent.HeadersAt <= sent.AttemptedAt {
@@ -154,7 +149,7 @@ func (h Endpoints) ReadAttempt(x *exchange.Exchange) error {
 	if x.Principal.Can(access.EventsRead) && mayRead(x, sent.EventType) {
 		request.Body = new(string(sent.Body))
 	}
-	return x.OK(sentAttemptBody{testedAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), headersOf(sent.Attempt)}, request})
+	return sentAttemptBody{testedAttemptBody{newAttemptBody(sent.Attempt, schedules[id]), headersOf(sent.Attempt)}, request}, nil
 }
 
 // LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
@@ -180,12 +175,8 @@ type deliveriesBody struct {
 }
 
 // Redeliver sends the event of the attempt in the path again.
-func (h Endpoints) Redeliver(x *exchange.Exchange) error {
-	id, attempt, err := h.pathAttempt(x)
-	if err != nil {
-		return err
-	}
-	if err := h.Store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, attempt); err != nil {
+func (h Endpoints) Redeliver(x *exchange.Exchange, id string) error {
+	if err := h.Store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, x.Path.Value("attempt_id")); err != nil {
 		return err
 	}
 	return x.Respond(http.StatusAccepted, deliveriesBody{1})

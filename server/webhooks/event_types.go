@@ -41,20 +41,15 @@ func (h Endpoints) ListEventTypes(x *exchange.Exchange) error {
 }
 
 // FindEventType returns the type in the path.
-func (h Endpoints) FindEventType(x *exchange.Exchange) (webhook.EventType, error) {
+func (h Endpoints) FindEventType(x *exchange.Exchange) (body eventTypeBody, err error) {
 	found, err := h.eventTypes(x, x.Path.Value("type"))
-	if err == nil && len(found) == 0 {
-		err = fault.Missing("event type")
+	switch {
+	case err != nil:
+		return body, err
+	case len(found) == 0:
+		return body, fault.Missing("event type")
 	}
-	if err != nil {
-		return webhook.EventType{}, err
-	}
-	return found[0], nil
-}
-
-// ReadEventType responds with the type in the path.
-func (h Endpoints) ReadEventType(x *exchange.Exchange) error {
-	return exchange.Reply(x, newEventTypeBody)(h.FindEventType(x))
+	return newEventTypeBody(found[0]), nil
 }
 
 // PutEventType changes what the catalogue says about the type in the path, and adds the type if the catalogue does not have it. A field
@@ -75,7 +70,7 @@ func (h Endpoints) PutEventType(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Put("/api/v1/event-types/"+name+"/", put.Created, newEventTypeBody(found))
+	return x.Put("/api/v1/event-types/"+name+"/", put.Created, found)
 }
 
 // FindCatalogued returns the type in the path, if it is in the catalogue.

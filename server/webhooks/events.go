@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,48 +21,36 @@ const replayed = "Idempotent-Replayed"
 
 // Publish stores one event and its deliveries.
 func (h Endpoints) Publish(x *exchange.Exchange) error {
-	f := x.Form()
-	event, err := f.Event(x.Request.Header["Idempotency-Key"])
-	if err != nil {
-		return err
-	}
-	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), []webhook.NewEvent{event})
-	if err != nil {
-		return err
-	}
-	if published[0].Repeated {
-		x.SetHeader(replayed, "true")
-	}
-	x.Send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
-	return nil
+	event, err := x.Form().Event(x.Request.Header["Idempotency-Key"])
+	return h.publish(x, []webhook.NewEvent{event}, err, "", "\n")
 }
 
 // PublishBatch stores several events, all or nothing. It responds with one item per event, in the same order.
 func (h Endpoints) PublishBatch(x *exchange.Exchange) error {
-	f := x.Form()
-	batch, err := f.Events(x.Request.Header["Idempotency-Key"])
+	batch, err := x.Form().Events(x.Request.Header["Idempotency-Key"])
+	return h.publish(x, batch, err, `{"data":[`, "]}\n")
+}
+
+// publish stores the events of a body, unless it was refused, and responds with their items between two texts.
+func (h Endpoints) publish(x *exchange.Exchange, events []webhook.NewEvent, refused error, start, end string) error {
+	if refused != nil {
+		return refused
+	}
+	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), events)
 	if err != nil {
 		return err
 	}
-	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), batch)
-	if err != nil {
-		return err
-	}
-	body := append(make([]byte, 0, 190*len(published)+16), `{"data":[`...)
-	repeated := 0
+	body := append(make([]byte, 0, 190*len(published)+66), start...)
 	for i, p := range published {
 		if i > 0 {
 			body = append(body, ',')
 		}
 		body = appendPublished(body, p)
-		if p.Repeated {
-			repeated++
-		}
 	}
-	if repeated == len(published) {
+	if !slices.ContainsFunc(published, func(p webhook.Published) bool { return !p.Repeated }) {
 		x.SetHeader(replayed, "true")
 	}
-	x.Send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
+	x.Send(http.StatusAccepted, "application/json", append(body, end...))
 	return nil
 }
 
@@ -135,11 +124,9 @@ func (h Endpoints) ListEvents(x *exchange.Exchange) error {
 	filter := readEventFilter(&x.Query)
 	x.RefuseForAll("subscription_id")
 	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
-	organization, err := x.ListOrganization()
-	if err != nil {
-		return err
-	}
+	organization := x.ListOrganization()
 	if x.Query.Valid() {
+		var err error
 		if filter.Subscription, err = h.resolveSubscription(x, filter.Subscription); err != nil {
 			return err
 		}
@@ -167,34 +154,18 @@ func mayRead(x *exchange.Exchange, eventType string) bool {
 	return !access.IsAuditType(eventType) || x.Principal.Can(access.AuditRead)
 }
 
-// FindEvent returns the event in the path. For a caller without audit:read, audit events do not exist.
-func (h Endpoints) FindEvent(x *exchange.Exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
-	id, err := x.Path.ID("id", access.EventID, anEvent)
-	if err != nil {
-		return event, nil, err
-	}
-	event, sent, err = h.Store.Event(x.Request.Context(), x.Organization(), id)
+// FindEvent returns the event in the path, its data and its deliveries. For a caller without audit:read, audit events do not exist.
+func (h Endpoints) FindEvent(x *exchange.Exchange) (body eventWithDeliveries, err error) {
+	event, sent, err := h.Store.Event(x.Request.Context(), x.Organization(), x.Path.Value("id"))
 	if err == nil && !mayRead(x, event.Type) {
-		return webhook.Event{}, nil, fault.Missing(anEvent)
+		err = fault.Missing(access.EventID.Noun())
 	}
-	return event, sent, err
-}
-
-// EventExists checks that the event in the path exists.
-func (h Endpoints) EventExists(x *exchange.Exchange) error {
-	_, _, err := h.FindEvent(x)
-	return err
-}
-
-// ReadEvent responds with the event in the path, its data and its deliveries.
-func (h Endpoints) ReadEvent(x *exchange.Exchange) error {
-	event, sent, err := h.FindEvent(x)
 	if err != nil {
-		return err
+		return body, err
 	}
 	data, err := form.EventData(event.Body)
 	if err != nil {
-		return err
+		return body, err
 	}
 	var waiting []string
 	for _, d := range sent {
@@ -204,22 +175,22 @@ func (h Endpoints) ReadEvent(x *exchange.Exchange) error {
 	}
 	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), waiting)
 	if err != nil {
-		return err
+		return body, err
 	}
-	body := eventWithDeliveries{
+	body = eventWithDeliveries{
 		ID: event.ID, Type: event.Type, Timestamp: exchange.Time(event.At),
 		OrganizationID: event.OrganizationID, OrganizationExternalID: event.OrganizationExternalID,
-		IdempotencyKey: event.IdempotencyKey, Test: event.Test, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
+		IdempotencyKey: event.IdempotencyKey, Test: event.Test, Data: data, Body: string(event.Body),
 	}
 	now := time.Now().UnixMilli()
-	for _, d := range sent {
+	body.Deliveries = exchange.Each(sent, func(d webhook.Delivery) deliveryBody {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
 		if schedule, found := schedules[d.SubscriptionID]; found && d.State == webhook.Pending {
 			item.NextAttemptAt = (*exchange.Time)(schedule.NextAttempt(&d.DueAt, now))
 		}
-		body.Deliveries = append(body.Deliveries, item)
-	}
-	return x.OK(body)
+		return item
+	})
+	return body, nil
 }
 
 type explainedDeliveryBody struct {
@@ -243,10 +214,6 @@ type explanationBody struct {
 
 // ExplainEvent explains, for each subscription, whether an event arrived, and why not: newest subscription first. It changes nothing.
 func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
-	id, err := x.Path.ID("id", access.EventID, anEvent)
-	if err != nil {
-		return err
-	}
 	named := readSubscription(&x.Query)
 	p, err := x.Page()
 	if err != nil {
@@ -257,12 +224,12 @@ func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 		return err
 	}
 	ctx := x.Request.Context()
-	event, err := h.Store.EventFacts(ctx, x.Organization(), id)
+	event, err := h.Store.EventFacts(ctx, x.Organization(), x.Path.Value("id"))
 	if err != nil {
 		return err
 	}
 	if !mayRead(x, event.Type) {
-		return fault.Missing(anEvent)
+		return fault.Missing(access.EventID.Noun())
 	}
 	page, err := h.Store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
 	if err != nil {

@@ -10,7 +10,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const defaultPeriod = time.Hour
+const (
+	defaultPeriod = time.Hour
+	minute        = int64(time.Minute / time.Millisecond)
+)
 
 // The most points of a series: one day in steps of a minute, and a little more.
 const (
@@ -18,18 +21,14 @@ const (
 	maxDefaultPoints = 300 // if the query has no step
 )
 
-// period is a time span of whole steps, in minutes since the epoch.
+// period is a time span of whole steps, in milliseconds since the epoch.
 type period struct {
 	since, until, step int64
 }
 
-// newPeriod returns the whole steps that cover the times in milliseconds.
+// newPeriod returns the whole steps that cover the times.
 func newPeriod(since, until, step int64) period {
-	minute := time.Minute.Milliseconds()
-	p := period{since / minute, (until + minute - 1) / minute, step}
-	p.since -= p.since % step
-	p.until += (step - p.until%step) % step
-	return p
+	return period{since - since%step, until + (step-until%step)%step, step}
 }
 
 func (p period) points() int64 { return (p.until - p.since) / p.step }
@@ -43,26 +42,24 @@ func readPeriod(x *exchange.Exchange) (period, error) {
 	if err := q.Err(); err != nil {
 		return period{}, err
 	}
+	steps := []int64{1, 5, 15, 60, 6 * 60, 24 * 60}
 	if step > 0 {
-		p := newPeriod(since, until, step)
-		if p.points() > maxPoints {
-			q.Refuse("step", fmt.Sprintf("is too small for this period: it makes %d points, and at most %d are allowed", p.points(), maxPoints))
-		}
-		return p, q.Err()
+		steps = []int64{step}
 	}
-	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
-		if p := newPeriod(since, until, step); p.points() <= maxDefaultPoints {
-			return p, nil
+	var p period
+	for _, minutes := range steps {
+		if p = newPeriod(since, until, minutes*minute); p.points() <= maxDefaultPoints {
+			break
 		}
 	}
-	p := newPeriod(since, until, 24*60)
-	if p.points() > maxPoints {
+	switch {
+	case p.points() > maxPoints && step > 0:
+		q.Refuse("step", fmt.Sprintf("is too small for this period: it makes %d points, and at most %d are allowed", p.points(), maxPoints))
+	case p.points() > maxPoints:
 		q.Refuse("since", fmt.Sprintf("and until are too far apart: at most %d days are allowed", maxPoints))
 	}
 	return p, q.Err()
 }
-
-func minuteAt(m int64) exchange.Time { return exchange.Time(m * time.Minute.Milliseconds()) }
 
 // readStep reads a number of seconds that is a whole number of minutes, and returns the minutes; 0 if the query has no step.
 func readStep(q *form.Query) int64 {
@@ -115,10 +112,7 @@ func newCountsBody(t webhook.AttemptCounts) countsBody {
 
 // ReadStats responds with the counts of attempts, which are stored per minute, as a series without gaps: a step without attempts is zero.
 func (h Endpoints) ReadStats(x *exchange.Exchange) error {
-	organization, err := x.ListOrganization()
-	if err != nil {
-		return err
-	}
+	organization := x.ListOrganization()
 	named := readSubscription(&x.Query)
 	x.RefuseForAll("subscription_id")
 	p, err := readPeriod(x)
@@ -129,22 +123,22 @@ func (h Endpoints) ReadStats(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.Store.Series(x.Request.Context(), organization, subscription, p.since, p.until, p.step)
+	found, err := h.Store.Series(x.Request.Context(), organization, subscription, p.since/minute, p.until/minute, p.step/minute)
 	if err != nil {
 		return err
 	}
 	body := statsBody{
-		Since: minuteAt(p.since), Until: minuteAt(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
+		Since: exchange.Time(p.since), Until: exchange.Time(p.until), Step: p.step / 1000, BoundsMS: webhook.DurationBounds[:],
 		Data: make([]pointBody, 0, p.points()),
 	}
 	var totals webhook.AttemptCounts
-	for m := p.since; m < p.until; m += p.step {
+	for at := p.since; at < p.until; at += p.step {
 		var t webhook.AttemptCounts
-		if len(found) > 0 && found[0].Minute == m {
+		if len(found) > 0 && found[0].Minute*minute == at {
 			t, found = found[0].AttemptCounts, found[1:]
 		}
 		totals.Merge(t)
-		body.Data = append(body.Data, pointBody{minuteAt(m), newCountsBody(t)})
+		body.Data = append(body.Data, pointBody{exchange.Time(at), newCountsBody(t)})
 	}
 	body.Totals = newCountsBody(totals)
 	return x.OK(body)
@@ -189,10 +183,7 @@ func newBacklogBody(sum webhook.PendingSummary) backlogBody {
 
 // ReadBacklog says how many deliveries wait, and why.
 func (h Endpoints) ReadBacklog(x *exchange.Exchange) error {
-	organization, err := x.ListOrganization()
-	if err != nil {
-		return err
-	}
+	organization := x.ListOrganization()
 	if err := x.Query.Err(); err != nil {
 		return err
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Store is everything that the endpoints ask of the store, by resource.
+// Store is everything that the endpoints ask of the store, by resource. A page has the newest first. Where it says so, the organization may
+// be access.AllOrganizations, for those of all organizations.
 type Store interface {
 	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
 
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
-	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
+	// SubscriptionPage may list those of all organizations.
 	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (access.Page[webhook.Subscription], error)
 	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
 	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
@@ -48,7 +49,7 @@ type Store interface {
 	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
 	// ctx, it may still read the events, so callers must not reuse their bytes.
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
-	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
+	// EventPage may list those of all organizations.
 	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (access.Page[webhook.Event], error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
@@ -64,11 +65,9 @@ type Store interface {
 	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
 	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (access.Page[webhook.ReceiverFacts], error)
 
-	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
-	// access.AllOrganizations counts those of all organizations.
+	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. It may count those of all organizations.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
 
-	// PendingSummary counts subscriptions and pending deliveries; organization access.AllOrganizations counts those of all
-	// organizations.
+	// PendingSummary counts subscriptions and pending deliveries, perhaps of all organizations.
 	PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error)
 }

@@ -113,10 +113,7 @@ func (h Endpoints) ListSubscriptions(x *exchange.Exchange) error {
 	}
 	paused, pending := maybe("paused"), maybe("pending")
 	text := x.Query.Search()
-	organization, err := x.ListOrganization()
-	if err != nil {
-		return err
-	}
+	organization := x.ListOrganization()
 	list := func(ctx context.Context, before int64, limit int) (access.Page[webhook.Subscription], error) {
 		return h.Store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Pending: pending, Text: text, Before: before, Limit: limit})
 	}
@@ -124,17 +121,13 @@ func (h Endpoints) ListSubscriptions(x *exchange.Exchange) error {
 }
 
 // FindSubscription returns the subscription in the path.
-func (h Endpoints) FindSubscription(x *exchange.Exchange) (found webhook.Subscription, err error) {
+func (h Endpoints) FindSubscription(x *exchange.Exchange) (body subscriptionBody, err error) {
 	id, err := h.pathSubscription(x)
 	if err != nil {
-		return found, err
+		return body, err
 	}
-	return h.Store.Subscription(x.Request.Context(), x.Organization(), id)
-}
-
-// ReadSubscription responds with the subscription in the path.
-func (h Endpoints) ReadSubscription(x *exchange.Exchange) error {
-	return exchange.Reply(x, newSubscriptionBody)(h.FindSubscription(x))
+	found, err := h.Store.Subscription(x.Request.Context(), x.Organization(), id)
+	return newSubscriptionBody(found), err
 }
 
 // UpdateSubscription changes a subscription.

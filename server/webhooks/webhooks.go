@@ -27,13 +27,6 @@ type Endpoints struct {
 	Stopping <-chan struct{}
 }
 
-// The nouns in the text of a 404, as in the store.
-const (
-	aSubscription = "subscription"
-	anEvent       = "event"
-	anAttempt     = "attempt"
-)
-
 // OfSubscription returns the handler of a path with a subscription, which may have the external id instead of the id. do gets the id.
 func (h Endpoints) OfSubscription(do func(x *exchange.Exchange, id string) error) func(*exchange.Exchange) error {
 	return func(x *exchange.Exchange) error {
@@ -46,7 +39,7 @@ func (h Endpoints) OfSubscription(do func(x *exchange.Exchange, id string) error
 }
 
 func (h Endpoints) pathSubscription(x *exchange.Exchange) (string, error) {
-	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, aSubscription, h.Store.SubscriptionID)
+	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, h.Store.SubscriptionID)
 }
 
 // readSubscription reads the id or the external id of the subscription that the query names; empty if it names none.
@@ -58,13 +51,5 @@ func (h Endpoints) resolveSubscription(x *exchange.Exchange, text string) (strin
 	if text == "" {
 		return "", nil
 	}
-	return x.ResolveID(text, access.SubscriptionID, aSubscription, h.Store.SubscriptionID)
-}
-
-func (h Endpoints) pathAttempt(x *exchange.Exchange) (subscription, attempt string, err error) {
-	if subscription, err = h.pathSubscription(x); err != nil {
-		return "", "", err
-	}
-	attempt, err = x.Path.ID("attempt_id", access.AttemptID, anAttempt)
-	return subscription, attempt, err
+	return x.ResolveID(text, access.SubscriptionID, h.Store.SubscriptionID)
 }

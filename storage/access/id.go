@@ -20,11 +20,11 @@ const (
 )
 
 var idNouns = map[IDType]string{
-	KeyID: "an API key", TokenID: "an access token", OrganizationID: "an organization", UserID: "a user", SubscriptionID: "a subscription",
-	EventID: "an event", AttemptID: "a delivery attempt", AuditEventID: "an audit event", SessionID: "a portal session", LinkID: "a portal link",
+	KeyID: "API key", TokenID: "access token", OrganizationID: "organization", UserID: "user", SubscriptionID: "subscription",
+	EventID: "event", AttemptID: "attempt", AuditEventID: "audit event", SessionID: "session", LinkID: "portal link",
 }
 
-// Noun returns what an id of this type names, with its article: "an API key". It is empty for an unknown type.
+// Noun returns what an id of this type names, as in the text of a 404: "API key". It is empty for an unknown type.
 func (t IDType) Noun() string { return idNouns[t] }
 
 // LooksLikeID reports whether s has the form of a public id of Keyhook. No external id has this form, so that a caller may write
