@@ -38,26 +38,23 @@ type claims struct {
 	EmailVerified any             `json:"email_verified"`
 }
 
-// audience is the service for which a token must have been made, and the setting that names it.
-type audience struct{ name, setting string }
-
-// identify checks the claims of a payload whose signature is valid, and returns the identity in them.
-func (v *Verifier) identify(payload []byte, wanted audience) (access.Identity, error) {
+// identify checks the claims of a payload whose signature is valid, and returns the identity in them. setting names the audience.
+func (v *Verifier) identify(payload []byte, audience, setting string) (access.Identity, error) {
 	var c claims
 	if err := form.Unmarshal(payload, &c); err != nil {
 		return access.Identity{}, invalidClaims(err)
 	}
 	switch {
-	case c.Issuer != "" && c.Issuer != v.issuer:
+	case c.Issuer != "" && c.Issuer != v.options.Issuer:
 		return access.Identity{}, unauthenticated("wrong_issuer", "This token is not from the issuer that this server trusts.",
-			fmt.Errorf("iss is %.200q; oidc.issuer is %q", c.Issuer, v.issuer))
-	case c.Audience != nil && !slices.Contains(c.Audience, wanted.name):
+			fmt.Errorf("iss is %.200q; oidc.issuer is %q", c.Issuer, v.options.Issuer))
+	case c.Audience != nil && !slices.Contains(c.Audience, audience):
 		return access.Identity{}, unauthenticated("wrong_audience", "This token was made for another service.",
-			fmt.Errorf("aud is %.200q; %s is %q", c.Audience, wanted.setting, wanted.name))
+			fmt.Errorf("aud is %.200q; %s is %q", c.Audience, setting, audience))
 	case c.Issuer == "" || c.Audience == nil || c.Subject == "" || len(c.Subject) > maxSubject:
 		return access.Identity{}, invalidClaims(errors.New("iss, aud or sub is missing, or sub is too long"))
 	case c.Events != nil: // RFC 8417 section 2.2
-		return access.Identity{}, wrongType(errors.New("the token has an events claim, so it is a security event, such as a logout token"))
+		return access.Identity{}, errTokenType.Because(errors.New("the token has an events claim, so it is a security event, such as a logout token"))
 	}
 	if err := c.checkTimes(time.Now()); err != nil {
 		return access.Identity{}, err
@@ -84,7 +81,7 @@ func (v *Verifier) verifyIDToken(ctx context.Context, token access.Credential, c
 	if err != nil {
 		return access.Identity{}, err
 	}
-	identity, err := v.identify(payload, audience{clientID, "console.oidc_client_id"})
+	identity, err := v.identify(payload, clientID, "console.oidc_client_id")
 	if err != nil {
 		return access.Identity{}, err
 	}
@@ -107,46 +104,48 @@ func (v *Verifier) verifyIDToken(ctx context.Context, token access.Credential, c
 // organization returns the value of the claim that names the organization; empty if the token has none. Some providers
 // send a list. A list of one organization counts as that organization.
 func (v *Verifier) organization(payload []byte) (string, error) {
-	if v.organizationClaim == "" {
+	if v.options.OrganizationClaim == "" {
 		return "", nil
 	}
 	var all map[string]json.RawMessage
 	if err := form.Unmarshal(payload, &all); err != nil {
 		return "", err
 	}
-	claim, found := all[v.organizationClaim]
+	claim, found := all[v.options.OrganizationClaim]
 	if !found {
 		return "", nil
 	}
 	var names jwt.Audience // a string or a list of strings
 	if err := form.Unmarshal(claim, &names); err != nil || names == nil || len(names) > 1 {
-		return "", fmt.Errorf("%s must be one string, or a list of one string", v.organizationClaim)
+		return "", fmt.Errorf("%s must be one string, or a list of one string", v.options.OrganizationClaim)
 	}
 	return strings.Join(names, ""), nil
 }
 
+// checkTimes checks the claims that are NumericDates (RFC 7519 section 2).
 func (c *claims) checkTimes(now time.Time) error {
-	exp, err := numericDate("exp", c.Expiry)
-	switch {
-	case err != nil:
-		return invalidClaims(err)
-	case c.Expiry == nil:
+	if c.Expiry == nil {
 		return invalidClaims(errors.New("exp is missing"))
-	case !now.Before(exp.Add(leeway)):
-		return unauthenticated("token_expired", "This token has expired; get a new one from the identity provider.",
-			fmt.Errorf("exp is %s", exp.Format(time.RFC3339)))
 	}
 	for _, claim := range []struct {
-		name  string
-		value *float64
-	}{{"nbf", c.NotBefore}, {"iat", c.IssuedAt}} {
-		begin, err := numericDate(claim.name, claim.value)
-		if err != nil {
-			return invalidClaims(err)
+		name    string
+		seconds *float64
+	}{{"exp", c.Expiry}, {"nbf", c.NotBefore}, {"iat", c.IssuedAt}} {
+		if claim.seconds == nil {
+			continue
 		}
-		if now.Before(begin.Add(-leeway)) {
+		if *claim.seconds < 0 || *claim.seconds > latest {
+			return invalidClaims(fmt.Errorf("%s is not a number of seconds since 1970", claim.name))
+		}
+		whole, fraction := math.Modf(*claim.seconds)
+		at := time.Unix(int64(whole), int64(fraction*1e9)).UTC()
+		switch isEnd := claim.name == "exp"; {
+		case isEnd && !now.Before(at.Add(leeway)):
+			return unauthenticated("token_expired", "This token has expired; get a new one from the identity provider.",
+				fmt.Errorf("exp is %s", at.Format(time.RFC3339)))
+		case !isEnd && now.Before(at.Add(-leeway)):
 			return unauthenticated("token_not_yet_valid", "This token is not valid yet, perhaps because the clocks differ; try again later.",
-				fmt.Errorf("%s is %s, more than %s after the time of this machine", claim.name, begin.Format(time.RFC3339), leeway))
+				fmt.Errorf("%s is %s, more than %s after the time of this machine", claim.name, at.Format(time.RFC3339), leeway))
 		}
 	}
 	return nil
@@ -155,18 +154,6 @@ func (c *claims) checkTimes(now time.Time) error {
 // latest is the last second of the year 9999, the last year that time.RFC3339 can write.
 const latest = 253402300799
 
-// numericDate returns the time of a NumericDate (RFC 7519 section 2); the zero time if the claim is missing.
-func numericDate(name string, seconds *float64) (time.Time, error) {
-	if seconds == nil {
-		return time.Time{}, nil
-	}
-	if *seconds < 0 || *seconds > latest {
-		return time.Time{}, fmt.Errorf("%s is not a number of seconds since 1970", name)
-	}
-	whole, fraction := math.Modf(*seconds)
-	return time.Unix(int64(whole), int64(fraction*1e9)).UTC(), nil
-}
-
 func unauthenticated(code, message string, why error) error {
 	return fault.New(fault.Unauthenticated, code, "%s", message).Because(why)
 }
@@ -174,8 +161,4 @@ func unauthenticated(code, message string, why error) error {
 func invalidClaims(why error) error {
 	return unauthenticated("invalid_claims", "This token has a missing or wrong claim (iss, aud, exp or sub); see the log of the server.",
 		shorten(fmt.Errorf("claims: %w", why)))
-}
-
-func wrongType(why error) error {
-	return unauthenticated("wrong_token_type", "This token is neither an ID token nor an access token.", why)
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // How often the issuer is asked for its keys. A key that the issuer removes is accepted for refreshInterval at most, or
@@ -45,9 +43,9 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWeb
 	case len(keys) > 0:
 		return keys, nil
 	case ctx.Err() != nil:
-		return nil, unavailable(context.Cause(ctx))
+		return nil, errNoKeys.Because(context.Cause(ctx))
 	case err != nil:
-		return nil, unavailable(err)
+		return nil, errNoKeys.Because(err)
 	}
 	return nil, invalid(fmt.Errorf("the issuer has no key %.100q for %s", id, algorithm))
 }
@@ -130,15 +128,11 @@ func (v *Verifier) refresh(ctx context.Context) time.Duration {
 	changed, again := v.keys.update(keys, err)
 	switch {
 	case err == nil && changed:
-		v.log.LogAttrs(ctx, slog.LevelInfo, "received the keys of the issuer", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
+		v.options.Logger.LogAttrs(ctx, slog.LevelInfo, "received the keys of the issuer",
+			slog.String("issuer", v.options.Issuer), slog.Int("keys", len(keys)))
 	case err != nil && changed && ctx.Err() == nil:
-		v.log.LogAttrs(ctx, slog.LevelWarn, "cannot get the keys of oidc.issuer, so tokens with an unknown key get 503; "+
-			"the server tries again every few seconds and does not log that", slog.String("issuer", v.issuer), slog.Any("cause", err))
+		v.options.Logger.LogAttrs(ctx, slog.LevelWarn, "cannot get the keys of oidc.issuer, so tokens with an unknown key get 503; "+
+			"the server tries again every few seconds and does not log that", slog.String("issuer", v.options.Issuer), slog.Any("cause", err))
 	}
 	return again
-}
-
-func unavailable(why error) error {
-	return fault.New(fault.Unavailable, "issuer_unavailable",
-		"This token cannot be verified now, because the identity provider does not respond; try again later.").Because(why)
 }

@@ -22,34 +22,26 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Options configure a Verifier. Issuer and Audience are required.
+// Options configure a Verifier. Issuer, Audience and Logger are required.
 type Options struct {
 	Issuer            string // exactly as its tokens name it
 	Audience          string // exactly as its tokens name this service
 	OrganizationClaim string // the claim that names the organization; empty: none does
 	Roots             *x509.CertPool
 	Transport         http.RoundTripper // nil: a transport of the package, which trusts Roots, or the system's roots if Roots is nil
-	Logger            *slog.Logger      // nil: slog.Default
+	Logger            *slog.Logger
 }
 
 // Verifier verifies tokens. Use New.
 type Verifier struct {
-	issuer, audience, organizationClaim string
-
-	source source
-	keys   keySet
-	log    *slog.Logger
+	options Options
+	source  source
+	keys    keySet
 }
 
 // New returns a verifier. It accepts no token until Run has received the keys of the issuer.
 func New(o Options) *Verifier {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	return &Verifier{
-		issuer: o.Issuer, audience: o.Audience, organizationClaim: o.OrganizationClaim,
-		source: newSource(o), keys: keySet{wanted: make(chan chan struct{}), ended: make(chan struct{})}, log: o.Logger,
-	}
+	return &Verifier{options: o, source: newSource(o), keys: keySet{wanted: make(chan chan struct{}), ended: make(chan struct{})}}
 }
 
 // algorithms are the accepted signature algorithms. Keyhook has only public keys, so no symmetric algorithm is among them,
@@ -75,7 +67,7 @@ func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Iden
 	if err != nil {
 		return access.Identity{}, err
 	}
-	return v.identify(payload, audience{v.audience, "oidc.audience"})
+	return v.identify(payload, v.options.Audience, "oidc.audience")
 }
 
 // verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header.
@@ -106,13 +98,25 @@ func checkType(header jose.Header) error {
 	typ, found := header.ExtraHeaders[jose.HeaderType]
 	text, isText := typ.(string)
 	if found && !isText || !slices.Contains(types, strings.TrimPrefix(strings.ToLower(text), "application/")) {
-		return wrongType(fmt.Errorf("typ is %.100q", fmt.Sprint(typ)))
+		return errTokenType.Because(fmt.Errorf("typ is %.100q", fmt.Sprint(typ)))
 	}
 	if cty, found := header.ExtraHeaders[jose.HeaderContentType]; found {
-		return wrongType(fmt.Errorf("cty is %.100q", fmt.Sprint(cty)))
+		return errTokenType.Because(fmt.Errorf("cty is %.100q", fmt.Sprint(cty)))
 	}
 	return nil
 }
+
+// The refusals that have the same text for every reason.
+var (
+	errTokenType = fault.New(fault.Unauthenticated, "wrong_token_type", "This token is neither an ID token nor an access token.")
+	errNoKeys    = fault.New(fault.Unavailable, "issuer_unavailable",
+		"This token cannot be verified now, because the identity provider does not respond; try again later.")
+
+	errAway    = fault.New(fault.Unavailable, "issuer_unavailable", "The identity provider does not respond; try again later.")
+	errExpired = fault.New(fault.Unauthenticated, "sign_in_expired", "This sign-in was not started in this browser, or it has ended; sign in again.")
+	errDenied  = fault.New(fault.Unauthenticated, "sign_in_denied", "The identity provider did not sign you in, or you cancelled the sign-in.")
+	errFailed  = fault.New(fault.Unauthenticated, "sign_in_failed", "Keyhook cannot use the response of the identity provider; see the log of the server.")
+)
 
 // maxCause is the most characters of a reason, which may quote what a caller wrote into the token.
 const maxCause = 200

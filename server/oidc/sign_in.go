@@ -44,7 +44,11 @@ type SignIn struct {
 	options  SignInOptions
 	sealer   cipher.AEAD // with a key of this process
 	running  chan struct{}
-	used     usedStates
+
+	// The states of sign-ins that have succeeded, and when each expires. Any other state is worth nothing without a code of the issuer.
+	mu    sync.Mutex
+	used  map[string]time.Time
+	swept time.Time
 }
 
 // NewSignIn returns a sign-in with the issuer of v, whose Run must run.
@@ -53,7 +57,7 @@ func NewSignIn(v *Verifier, o SignInOptions) *SignIn {
 	rand.Read(key[:])
 	block, _ := aes.NewCipher(key[:])                // the key has a valid length
 	sealer, _ := cipher.NewGCMWithRandomNonce(block) // AES has the block size of GCM
-	return &SignIn{verifier: v, options: o, sealer: sealer, running: make(chan struct{}, maxExchanges), used: usedStates{expires: map[string]time.Time{}}}
+	return &SignIn{verifier: v, options: o, sealer: sealer, running: make(chan struct{}, maxExchanges), used: map[string]time.Time{}}
 }
 
 type pending struct {
@@ -93,14 +97,14 @@ func (s *SignIn) Finish(ctx context.Context, sealed string, answer url.Values) (
 	}
 	refused, issuer := answer.Get("error"), answer.Get("iss")
 	switch {
-	case issuer != "" && issuer != s.verifier.issuer: // RFC 9207
-		return who, "", failed(fmt.Errorf("the response is from the issuer %.100q", issuer))
+	case issuer != "" && issuer != s.verifier.options.Issuer: // RFC 9207
+		return who, "", errFailed.Because(fmt.Errorf("the response is from the issuer %.100q", issuer))
 	case refused == "access_denied":
 		return who, "", errDenied
 	case refused != "":
-		return who, "", failed(fmt.Errorf("the authorization endpoint answered with the error %s", errorCode(refused)))
+		return who, "", errFailed.Because(fmt.Errorf("the authorization endpoint answered with the error %s", errorCode(refused)))
 	case answer.Get("code") == "":
-		return who, "", failed(errors.New("the response has no code"))
+		return who, "", errFailed.Because(errors.New("the response has no code"))
 	}
 	token, err := s.exchange(ctx, p, answer.Get("code"))
 	if err != nil {
@@ -109,8 +113,8 @@ func (s *SignIn) Finish(ctx context.Context, sealed string, answer url.Values) (
 	if who, err = s.verifier.verifyIDToken(ctx, token, s.options.ClientID, p.Nonce); err != nil {
 		return access.Identity{}, "", explain(err)
 	}
-	if !s.used.take(p.State, p.Expires) {
-		return access.Identity{}, "", expired("the sign-in was finished before")
+	if !s.use(p.State, p.Expires) {
+		return access.Identity{}, "", errExpired.Because(errors.New("the sign-in was finished before"))
 	}
 	return who, p.To, nil
 }
@@ -118,21 +122,21 @@ func (s *SignIn) Finish(ctx context.Context, sealed string, answer url.Values) (
 // open returns the sign-in that the browser has begun, if the state is the same and it has not ended.
 func (s *SignIn) open(sealed, state string) (p pending, err error) {
 	if sealed == "" {
-		return p, expired("the request has no cookie of a sign-in")
+		return p, errExpired.Because(errors.New("the request has no cookie of a sign-in"))
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
-		return p, expired("the cookie of the sign-in is malformed")
+		return p, errExpired.Because(errors.New("the cookie of the sign-in is malformed"))
 	}
 	text, err := s.sealer.Open(nil, nil, raw, nil)
 	if err != nil || json.Unmarshal(text, &p) != nil {
-		return p, expired("the cookie of the sign-in is not from this process")
+		return p, errExpired.Because(errors.New("the cookie of the sign-in is not from this process"))
 	}
 	switch {
 	case subtle.ConstantTimeCompare([]byte(p.State), []byte(state)) != 1:
-		return p, expired("the state is not that of the cookie")
+		return p, errExpired.Because(errors.New("the state is not that of the cookie"))
 	case !time.Now().Before(p.Expires):
-		return p, expired("the sign-in took longer than " + SignInLife.String())
+		return p, errExpired.Because(errors.New("the sign-in took longer than " + SignInLife.String()))
 	}
 	return p, nil
 }
@@ -144,7 +148,7 @@ func (s *SignIn) exchange(ctx context.Context, p pending, code string) (access.C
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
 	case <-ctx.Done():
-		return access.Credential{}, away(context.Cause(ctx))
+		return access.Credential{}, errAway.Because(context.Cause(ctx))
 	}
 	found, err := s.endpoints()
 	if err != nil {
@@ -155,18 +159,18 @@ func (s *SignIn) exchange(ctx context.Context, p pending, code string) (access.C
 	refused, isRefused := errors.AsType[*oauth2.RetrieveError](err) // its text has the body of the response
 	switch {
 	case isRefused && refused.Response != nil && refused.Response.StatusCode >= 500:
-		return access.Credential{}, away(fmt.Errorf("the token endpoint answered with status %d", refused.Response.StatusCode))
+		return access.Credential{}, errAway.Because(fmt.Errorf("the token endpoint answered with status %d", refused.Response.StatusCode))
 	case isRefused:
-		return access.Credential{}, failed(fmt.Errorf("the token endpoint refused the code with the error %s; check console.oidc_client_id and console.oidc_client_secret", errorCode(refused.ErrorCode)))
+		return access.Credential{}, errFailed.Because(fmt.Errorf("the token endpoint refused the code with the error %s; check console.oidc_client_id and console.oidc_client_secret", errorCode(refused.ErrorCode)))
 	case err != nil && ctx.Err() != nil:
-		return access.Credential{}, away(context.Cause(ctx))
+		return access.Credential{}, errAway.Because(context.Cause(ctx))
 	case err != nil:
-		return access.Credential{}, away(fmt.Errorf("the token endpoint gave no token: %q", shorten(err).Error()))
+		return access.Credential{}, errAway.Because(fmt.Errorf("the token endpoint gave no token: %q", shorten(err).Error()))
 	}
 	raw, _ := token.Extra("id_token").(string)
 	c, ok := access.Foreign(raw)
 	if raw == "" || !ok {
-		return access.Credential{}, failed(errors.New("the response of the token endpoint has no ID token, or it is longer than 8 KiB"))
+		return access.Credential{}, errFailed.Because(errors.New("the response of the token endpoint has no ID token, or it is longer than 8 KiB"))
 	}
 	return c, nil
 }
@@ -187,45 +191,27 @@ func (s *SignIn) endpoints() (*endpoints, error) {
 	found := s.verifier.source.signIn.Load()
 	switch {
 	case found == nil:
-		return nil, away(errors.New("the issuer has not sent its discovery document yet"))
+		return nil, errAway.Because(errors.New("the issuer has not sent its discovery document yet"))
 	case found.problem != nil:
-		return nil, away(found.problem)
+		return nil, errAway.Because(found.problem)
 	}
 	return found, nil
 }
 
-// usedStates are the states of sign-ins that have succeeded, until they expire. The state of any other sign-in is worth nothing
-// without a code of the issuer.
-type usedStates struct {
-	mu      sync.Mutex
-	expires map[string]time.Time
-	swept   time.Time
-}
-
-// take returns true once for each state.
-func (u *usedStates) take(state string, expires time.Time) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// use returns true once for each state.
+func (s *SignIn) use(state string, expires time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Sub(u.swept) > time.Minute {
-		u.swept = now
-		maps.DeleteFunc(u.expires, func(_ string, at time.Time) bool { return !now.Before(at) })
+	if now.Sub(s.swept) > time.Minute {
+		s.swept = now
+		maps.DeleteFunc(s.used, func(_ string, at time.Time) bool { return !now.Before(at) })
 	}
-	if _, found := u.expires[state]; found {
+	if _, found := s.used[state]; found {
 		return false
 	}
-	u.expires[state] = expires
+	s.used[state] = expires
 	return true
-}
-
-var errDenied = fault.New(fault.Unauthenticated, "sign_in_denied", "The identity provider did not sign you in, or you cancelled the sign-in.")
-
-func expired(why string) error {
-	return unauthenticated("sign_in_expired", "This sign-in was not started in this browser, or it has ended; sign in again.", errors.New(why))
-}
-
-func failed(why error) error {
-	return unauthenticated("sign_in_failed", "Keyhook cannot use the response of the identity provider; see the log of the server.", why)
 }
 
 func explain(err error) error {
@@ -236,7 +222,7 @@ func explain(err error) error {
 	case f.Code == "token_expired" || f.Code == "token_not_yet_valid":
 		return unauthenticated("clocks_differ", "The clocks of Keyhook and the identity provider differ by more than a minute.", f.Unwrap())
 	}
-	return failed(fmt.Errorf("%s: %w", f.Code, f.Unwrap()))
+	return errFailed.Because(fmt.Errorf("%s: %w", f.Code, f.Unwrap()))
 }
 
 // errorCode returns an error code of the issuer for the log. The codes of OAuth are words; any other text may come from an attacker.
@@ -245,8 +231,4 @@ func errorCode(text string) string {
 		return "(not a code of OAuth)"
 	}
 	return text
-}
-
-func away(why error) error {
-	return fault.New(fault.Unavailable, "issuer_unavailable", "The identity provider does not respond; try again later.").Because(why)
 }
