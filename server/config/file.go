@@ -36,30 +36,27 @@ func readFile(path, source string) *file {
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
 		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), fault.WithoutPath(err)), "check the path and its permissions"))}
-	} else if err := f.decode(data); err != nil {
+		return f
+	}
+	top, second, err := ParseYAML(data)
+	if second != nil {
+		f.wrong("", second, advise("a second document begins here", "write all settings in one document"))
+	}
+	switch {
+	case err != nil:
 		line, what := YAMLProblem(err)
 		place := path
 		if line > 0 {
 			place += ":" + strconv.Itoa(line)
 		}
 		f.problems = append(f.problems, NewProblem("", place, advise("the file is not valid YAML: "+what, YAMLMend)))
-	}
-	return f
-}
-
-func (f *file) decode(data []byte) error {
-	top, second, err := ParseYAML(data)
-	if second != nil {
-		f.wrong("", second, advise("a second document begins here", "write all settings in one document"))
-	}
-	switch {
-	case err != nil || top == nil: // nil: only comments
+	case top == nil: // only comments
 	case top.Kind == yaml.MappingNode:
 		f.section("", top)
 	case !IsBlank(top):
 		f.wrong("", top, advise("the file is not a mapping", "begin the file with a section, such as server:"))
 	}
-	return err
+	return f
 }
 
 // ParseYAML returns the first value of a text, nil if it has only comments, and the beginning of a second document, nil if there is none.
@@ -107,10 +104,10 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 func (f *file) setting(s Setting, value *yaml.Node) {
 	var text string
 	var err error
-	if l := s.kind.list; l != nil && value.Kind == yaml.SequenceNode {
-		text, err = listText(value, l.separator)
-	} else if text, err = scalarText("the setting", value); err == nil && l != nil && l.mend != "" {
-		err = advise("the setting is a list", l.mend)
+	if s.kind.separator != "" && value.Kind == yaml.SequenceNode {
+		text, err = listText(value, s.kind.separator)
+	} else if text, err = scalarText("the setting", value); err == nil && s.kind.mend != "" {
+		err = advise("the setting is a list", s.kind.mend)
 	}
 	if err != nil {
 		f.wrong(s.Name, value, err)

@@ -22,14 +22,10 @@ import (
 // kind is what the values of a setting look like, and how they are read. Every source gives a value as text: the file gives
 // scalars as they were written, and a list as its items joined with commas.
 type kind struct {
-	label string // for help; none is a name of a type that viper converts
-	parse func(text string) (any, error)
-	list  *list // nil: a single value
-}
-
-type list struct {
-	separator string // joins the items
-	mend      string // for a value that is no list; empty: a single value is a list of one item
+	label     string // for help; none is a name of a type that viper converts
+	parse     func(text string) (any, error)
+	separator string // joins the items of a list; empty: a single value
+	mend      string // for a value that should be a list; empty: a single value is a list of one item
 }
 
 func text(label string, check func(string) error) kind {
@@ -171,8 +167,8 @@ var portalPages = items("pages", "subscriptions, events", len(console.PortalPage
 
 // items takes values separated by commas. The error has each wrong item. mend helps against more than most items.
 func items[T any](label, example string, most int, mend string, read func(string) (T, error)) kind {
-	written := &list{",", "write [" + example + "], or one item per line with a hyphen before it"}
-	return kind{label: label, list: written, parse: func(s string) (any, error) {
+	written := "write [" + example + "], or one item per line with a hyphen before it"
+	return kind{label: label, separator: ",", mend: written, parse: func(s string) (any, error) {
 		var all []T
 		if strings.TrimSpace(s) == "" {
 			return all, nil
@@ -198,7 +194,7 @@ var urlStart = regexp.MustCompile(`,\s*([a-z][a-z0-9+]*://)`)
 
 // serviceURLs takes URLs of services for alerts, separated by spaces, line breaks, or commas before a scheme. The error has
 // each wrong URL.
-var serviceURLs = kind{label: secretLabel, list: &list{separator: "\n"}, parse: func(s string) (any, error) {
+var serviceURLs = kind{label: secretLabel, separator: "\n", parse: func(s string) (any, error) {
 	var urls []redact.Text
 	for item := range strings.FieldsSeq(urlStart.ReplaceAllString(s, " $1")) {
 		urls = append(urls, redact.New(item))
