@@ -39,15 +39,8 @@ type Endpoint struct {
 	HeaderPrefix string                                         // of Keyhook's headers in deliveries
 }
 
-// The actions of a change.
-const (
-	create = "create"
-	update = "update"
-	remove = "remove"
-)
-
 type change struct {
-	Action string  `json:"action"`
+	Action string  `json:"action"` // create, update or remove
 	Kind   string  `json:"kind"`
 	Key    string  `json:"key"`  // as the document names the object
 	Path   *string `json:"path"` // of the object in the body; null for a removal
@@ -82,10 +75,13 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	}
 	r := &run{
 		Endpoint: e, by: x.Actor(), dry: form.Or(dry, false), prune: form.Or(prune, false),
-		lookup: form.Lookup{Store: e.Store}, unchanged: map[*form.Form]string{},
+		lookup: form.Lookup{Store: e.Store}, sections: map[string][]*form.Form{}, unchanged: map[*form.Form]string{},
 	}
 	r.by.Applying = true
-	if err := r.read(document); err != nil {
+	for _, k := range r.kinds() {
+		r.sections[k.name] = document.List(k.section, maxObjects)
+	}
+	if err := document.Err(); err != nil {
 		return err
 	}
 	if len(r.sections[access.KindSubscription]) > 0 || r.prune {

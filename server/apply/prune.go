@@ -29,21 +29,18 @@ func (r *run) countClosures() (map[string][]field, error) {
 		if _, refused := fault.As(err); err != nil && !refused {
 			return nil, err
 		}
-		for _, f := range []field{
+		ended := slices.DeleteFunc([]field{
 			{"api_keys", c.APIKeys, nil}, {"access_tokens", c.AccessTokens, nil}, {"members", c.Members, nil},
 			{"subscriptions", c.Subscriptions, nil}, {"pending_deliveries", c.PendingDeliveries, nil},
-		} {
-			if f.From != int64(0) {
-				counts[a.Key] = append(counts[a.Key], f)
-			}
+		}, func(f field) bool { return f.From == int64(0) })
+		if len(ended) == 0 {
+			continue
 		}
-		if len(counts[a.Key]) > 0 {
-			o, err := r.Store.Organization(r.ctx, a.Key)
-			if err != nil {
-				return nil, err
-			}
-			counts[a.Key] = slices.Insert(counts[a.Key], 0, field{"name", o.Name, nil})
+		o, err := r.Store.Organization(r.ctx, a.Key)
+		if err != nil {
+			return nil, err
 		}
+		counts[a.Key] = slices.Insert(ended, 0, field{"name", o.Name, nil})
 	}
 	return counts, nil
 }
@@ -62,7 +59,7 @@ func (r *run) removeAll(closures map[string][]field) error {
 			if err != nil {
 				return err
 			}
-			c := change{Action: remove, Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
+			c := change{Action: "remove", Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
 			err = k.remove(r.ctx, r.by, a.Key)
 			if refused, isFault := fault.As(err); isFault && isRefusal(refused.Kind) {
 				err = fault.New(refused.Kind, refused.Code, "%s %s: %s To keep it, put it back into the document.", c.Kind, c.Key, refused.Message)

@@ -12,7 +12,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// kind is a section of the document.
 type kind struct {
 	name, section string
 	make          func(*item) error // creates or changes an object, or notes its problems
@@ -73,14 +72,6 @@ func (i *item) isSame() bool { return !i.isNew && len(i.fields) == 0 }
 
 // identity names an object among all kinds. key is the name, the key or the id; see access.MemberKey.
 func identity(kind, key string) string { return kind + " " + key }
-
-func (r *run) read(document *form.Form) error {
-	r.sections = map[string][]*form.Form{}
-	for _, k := range r.kinds() {
-		r.sections[k.name] = document.List(k.section, maxObjects)
-	}
-	return document.Err()
-}
 
 // rows estimates how many rows the write has: at least one for each object that it reads, and some for each change.
 func (r *run) rows() int {
@@ -146,7 +137,6 @@ func (r *run) write(ctx context.Context) (result resultBody, refusal, err error)
 	return resultBody{append([]change{}, r.changes...), len(r.unchanged) + r.same}, nil, nil
 }
 
-// makeAll makes the objects of the document, in the order in which they refer to each other.
 func (r *run) makeAll() error {
 	for _, k := range r.kinds() {
 		for _, f := range r.sections[k.name] {
@@ -185,7 +175,7 @@ func (r *run) makeOne(k kind, f *form.Form) error {
 		}
 		return nil
 	}
-	r.changes = append(r.changes, change{map[bool]string{true: create, false: update}[i.isNew], k.name, i.name, &i.path, append([]field{}, i.fields...)})
+	r.changes = append(r.changes, change{map[bool]string{true: "create", false: "update"}[i.isNew], k.name, i.name, &i.path, append([]field{}, i.fields...)})
 	return nil
 }
 
@@ -273,21 +263,16 @@ func reference[T any](r *run, i *item, field string, find func(context.Context, 
 // compare returns the value that a field gets; nil if the field stays as it is. usual is the value of the field where the document
 // leaves it out, if apply has created the object.
 func compare[T any](i *item, name string, given *T, before, usual T) *T {
-	value := given
-	switch {
-	case i.isNew:
-		if given != nil {
-			i.fields = append(i.fields, field{name, nil, *given})
-		}
-		return given
-	case value == nil && i.applied:
-		value = &usual
-	case value == nil:
+	if given == nil && i.applied {
+		given = &usual
+	}
+	if given == nil || !i.isNew && reflect.DeepEqual(*given, before) {
 		return nil
 	}
-	if reflect.DeepEqual(*value, before) {
-		return nil
+	f := field{name, before, *given}
+	if i.isNew {
+		f.From = nil
 	}
-	i.fields = append(i.fields, field{name, before, *value})
-	return value
+	i.fields = append(i.fields, f)
+	return given
 }
