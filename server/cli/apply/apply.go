@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Options are what the user asks for.
@@ -31,14 +31,12 @@ const (
 	partSize = 1000     // objects of a file that needs more changes than one request makes
 )
 
-// runner applies one file.
 type runner struct {
 	Options
-	client    client.Client
-	out       output.Printer
-	name      string // of the file, for errors
-	directory string // of the files that the file names
-	doc       *document
+	client client.Client
+	out    output.Printer
+	name   string // of the file, for errors
+	doc    *document
 }
 
 // Run makes the server as the file says. The error is Problems if the file is wrong; then nothing was changed, unless Run has said that it
@@ -48,14 +46,14 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 	if err != nil {
 		return fmt.Errorf("--file: %w", err)
 	}
-	r := runner{Options: o, client: c, out: out, name: o.File, directory: filepath.Dir(o.File)}
+	r := runner{Options: o, client: c, out: out, name: o.File}
 	if o.File == "-" {
-		r.name, r.directory = "standard input", "."
+		r.name = "standard input"
 	}
 	if r.doc, err = parse(r.name, []byte(text)); err != nil {
 		return err
 	}
-	r.doc.readHeaders(r.directory)
+	r.readHeaders()
 	if len(r.doc.problems) > 0 {
 		return Problems{r.name, r.doc.problems}
 	}
@@ -120,8 +118,10 @@ func (r *runner) addSecrets(q *request, d difference) (made []secretLine, err er
 			return nil, Problems{r.name, []problem{{e.lines[secretFile], secretFile + ": " + err.Error()}}}
 		}
 		if secret == "" {
-			line := newSecret(e, c.Key)
-			secret, made = line.Secret, append(made, line)
+			organization, _ := e.fields["organization"].(string)
+			externalID, _ := e.fields["external_id"].(string)
+			secret = webhook.NewSecret().Reveal()
+			made = append(made, secretLine{organization, externalID, secret, c.Key})
 		}
 		e.secret = secret
 	}

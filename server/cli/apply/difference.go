@@ -22,7 +22,6 @@ type difference struct {
 	Unchanged int
 }
 
-// change is one object that differs.
 type change struct {
 	Action, Kind, Key string
 	Path              string // empty for a removal
@@ -52,7 +51,6 @@ func (c change) shown() (texts []string) {
 // maxValue is how many characters of a value are printed.
 const maxValue = 80
 
-// show returns a value as it is printed.
 func show(field string, value any) string {
 	text, isText := value.(string)
 	switch list, isList := value.([]any); {
@@ -88,7 +86,6 @@ func hostOf(text string) string {
 // marks are how actions are printed.
 var marks = map[string]string{create: "+", update: "~", remove: "-"}
 
-// print prints the difference.
 func (d difference) print(out output.Printer) error {
 	var b strings.Builder
 	for _, c := range d.Changes {

@@ -15,7 +15,6 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// request is what the server shall make.
 type request struct {
 	prune   bool
 	list    []*entry

@@ -12,7 +12,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // secretLine is one line of a file with the secrets of new subscriptions.
@@ -22,12 +21,6 @@ type secretLine struct {
 	Secret       string `json:"secret"`
 
 	name string // in the difference
-}
-
-// newSecret makes the secret of a subscription. key is its name in the difference.
-func newSecret(e *entry, key string) secretLine {
-	text := func(field string) string { value, _ := e.fields[field].(string); return value }
-	return secretLine{text("organization"), text("external_id"), webhook.NewSecret().Reveal(), key}
 }
 
 // saveSecrets appends the secrets of subscriptions that are not created yet to a file. end closes the file; if the server has created
@@ -90,7 +83,7 @@ func (r *runner) readSecret(e *entry) (string, error) {
 	if !imported {
 		return "", nil
 	}
-	text, err := readIn(r.directory, name)
+	text, err := r.readIn(name)
 	if err != nil {
 		return "", err
 	}
@@ -98,13 +91,13 @@ func (r *runner) readSecret(e *entry) (string, error) {
 }
 
 // readHeaders reads the files of headers. They have the form that --headers-file of the other commands has, but each name needs a value.
-func (d *document) readHeaders(directory string) {
-	for _, e := range d.entries {
+func (r *runner) readHeaders() {
+	for _, e := range r.doc.entries {
 		name, has := e.files[headersFile]
 		if !has {
 			continue
 		}
-		text, err := readIn(directory, name)
+		text, err := r.readIn(name)
 		headers := map[string]any{}
 		if err == nil {
 			headers, err = output.ParseHeaders(text)
@@ -115,16 +108,16 @@ func (d *document) readHeaders(directory string) {
 			}
 		}
 		if err != nil {
-			d.wrong(e.lines[headersFile], "%s: %v", headersFile, err)
+			r.doc.wrong(e.lines[headersFile], "%s: %v", headersFile, err)
 		}
 		e.fields["headers"] = headers
 	}
 }
 
-// readIn reads a file. Its name is relative to a directory, so - is a name like any other.
-func readIn(directory, name string) (string, error) {
+// readIn reads a file that the file names. A name is relative to the directory of the file, so - is a name like any other.
+func (r *runner) readIn(name string) (string, error) {
 	if !filepath.IsAbs(name) {
-		name = directory + string(filepath.Separator) + name
+		name = filepath.Dir(r.File) + string(filepath.Separator) + name
 	}
 	return output.ReadFile(nil, name, output.MaxFlagFile)
 }
