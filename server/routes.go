@@ -23,7 +23,7 @@ func (s *Server) table(site *console.Site) []route {
 		Store: o.Store, Tester: o.Tester, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
 		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: s.stopping.Done(),
 	}
-	operator := platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
+	operator := platform.New(o.Store, o.ConsoleURL, h.health.queue)
 	document := apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}
 	usages := usage.Endpoints{Store: o.Store}
 	var (

@@ -48,6 +48,10 @@ func (x *Exchange) ExtendDeadlines(d time.Duration) {
 	_ = rc.SetWriteDeadline(deadline)
 }
 
+// BulkLimit is how long a request may take that sends or drops many deliveries. A million take a fraction of it. If the request is cut
+// off, what it has done stays, and the same request continues from there.
+const BulkLimit = 5 * time.Minute
+
 // LongContext returns the context of a handler that may take as long as d. The caller calls cancel.
 func (x *Exchange) LongContext(d time.Duration) (ctx context.Context, cancel context.CancelFunc) {
 	x.ExtendDeadlines(d + WriteTimeout)

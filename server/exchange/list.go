@@ -104,16 +104,25 @@ func ListRows[R, B any](x *Exchange, list func(ctx context.Context, before int64
 // SearchRows is ListRows for a list whose search may end early.
 func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) (access.Page[R], error),
 	body func(R) B, row func(R) int64) error {
+	return ListPositions(x, func(ctx context.Context, after form.Position, limit int) ([]R, form.Position, error) {
+		found, err := list(ctx, after.Row, limit)
+		return found.Rows, form.Position{Row: found.Next}, err
+	}, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
+// ListPositions is SearchRows for a list in another order than that of the row ids. The store returns where it ended its search early.
+func ListPositions[R, B any](x *Exchange, list func(ctx context.Context, after form.Position, limit int) (rows []R, ended form.Position, err error),
+	body func(R) B, at func(R) form.Position) error {
 	p, err := x.Page()
 	if err != nil {
 		return err
 	}
-	found, err := list(x.Request.Context(), p.After.Row, p.More())
+	rows, ended, err := list(x.Request.Context(), p.After, p.More())
 	if err != nil {
 		return err
 	}
-	p.Ended = form.Position{Row: found.Next}
-	return x.OK(NewList(p, found.Rows, body, func(r R) form.Position { return form.Position{Row: row(r)} }))
+	p.Ended = ended
+	return x.OK(NewList(p, rows, body, at))
 }
 
 // csvMemory is about what a response as CSV takes while it is sent.

@@ -1,6 +1,7 @@
 package form
 
 import (
+	"fmt"
 	"math"
 	"net/mail"
 	"net/url"
@@ -100,23 +101,14 @@ func nullable[T any](f *Form, name string, read func(string) *T) *T {
 
 // ExternalID returns an id of the host product. Null removes the id: the result is the empty string.
 func (f *Form) ExternalID(name string) *string {
-	if f.Null(name) {
-		return new(string)
-	}
-	text := f.Text(name, access.MaxExternalID)
-	if text == nil || f.RefuseExternalID(name, *text) {
-		return nil
-	}
-	return text
+	return nullable(f, name, func(name string) *string { return f.CheckExternalID(name, f.Text(name, access.MaxExternalID)) })
 }
 
-// RefuseExternalID adds a problem if a text cannot be an external id. The text is a field of the body, or a decoded part of the path.
-func (f *Form) RefuseExternalID(name, text string) (isRefused bool) {
-	if access.ValidExternalID(text) {
-		return false
-	}
-	f.Refuse(name, "invalid", "This must be 1 to %d visible ASCII characters, because headers and paths contain it, and not have the form of an id of Keyhook.", access.MaxExternalID)
-	return true
+var externalIDForm = fmt.Sprintf("be 1 to %d visible ASCII characters, because headers and paths contain it, and not have the form of an id of Keyhook", access.MaxExternalID)
+
+// CheckExternalID returns a text that is an external id. The text is a field of the body, or a decoded part of the path.
+func (f *Form) CheckExternalID(name string, text *string) *string {
+	return f.Matching(name, text, externalIDForm, access.ValidExternalID)
 }
 
 const maxWebURL = 2048

@@ -53,22 +53,17 @@ type listedOrganizationBody struct {
 func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	filter := access.OrganizationFilter{Beginning: x.Query.Search()}
 	filter.Sort = access.OrganizationSort(x.Query.Choice("sort", "", string(access.ByTrouble), string(access.ByPending), string(access.ByLastEvent)))
-	p, err := x.Page()
-	if err != nil {
-		return err
+	list := func(ctx context.Context, after form.Position, limit int) ([]access.ListedOrganization, form.Position, error) {
+		filter.Before, filter.Figure, filter.Limit = after.Row, after.At, limit
+		found, err := h.Store.OrganizationPage(ctx, filter)
+		return found.Rows, form.Position{Row: found.Next}, err
 	}
-	filter.Before, filter.Figure, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, err := h.Store.OrganizationPage(x.Request.Context(), filter)
-	if err != nil {
-		return err
-	}
-	p.Ended = form.Position{Row: found.Next}
 	body := func(o access.ListedOrganization) listedOrganizationBody {
 		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt), o.Events}
 	}
-	return x.OK(exchange.NewList(p, found.Rows, body, func(o access.ListedOrganization) form.Position {
+	return exchange.ListPositions(x, list, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
-	}))
+	})
 }
 
 // listOf responds with a page of what belongs to the thing in the path.
@@ -79,12 +74,7 @@ func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner
 	}, body, row)
 }
 
-// The life of a portal link, in seconds.
-const (
-	minPortalLife     = int64(access.MinPortalLife / time.Second)
-	maxPortalLife     = int64(access.MaxPortalLife / time.Second)
-	defaultPortalLife = 3600
-)
+const defaultPortalLife = 3600 // seconds
 
 type portalLinkBody struct {
 	URL       string        `json:"url"`
@@ -94,7 +84,9 @@ type portalLinkBody struct {
 // CreatePortalLink creates a link. No other response shows its secret.
 func (h *Endpoints) CreatePortalLink(x *exchange.Exchange) error {
 	f := x.OptionalForm()
-	role, life, back := h.lookup.Role(x.Request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
+	role := h.lookup.Role(x.Request.Context(), f, "role")
+	life := f.Integer("expires_in", int64(access.MinPortalLife/time.Second), int64(access.MaxPortalLife/time.Second))
+	back := f.WebURL("return_url")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -107,7 +99,7 @@ func (h *Endpoints) CreatePortalLink(x *exchange.Exchange) error {
 		return err
 	}
 	x.NoStore()
-	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.ConsoleURL, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
+	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.consoleURL, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
 }
 
 type memberBody struct {
@@ -129,7 +121,7 @@ func (h *Endpoints) ListMembers(x *exchange.Exchange) error {
 
 // SetMember gives a user a role. It adds the user if it is not a member yet.
 func (h *Endpoints) SetMember(x *exchange.Exchange) error {
-	id, user := memberIDs(x)
+	id, user := x.Path.Value("id"), x.Path.Value("user_id")
 	f := x.Form()
 	f.Require("role")
 	role := h.lookup.Role(x.Request.Context(), f, "role")
@@ -141,20 +133,16 @@ func (h *Endpoints) SetMember(x *exchange.Exchange) error {
 
 // RemoveMember removes a user from an organization.
 func (h *Endpoints) RemoveMember(x *exchange.Exchange) error {
-	id, user := memberIDs(x)
+	id, user := x.Path.Value("id"), x.Path.Value("user_id")
 	return x.Done(h.Store.RemoveMember(x.Request.Context(), x.Actor(), id, user))
 }
 
 // MemberExists checks that the organization and the user exist. The user need not be a member.
 func (h *Endpoints) MemberExists(x *exchange.Exchange) error {
-	id, user := memberIDs(x)
+	id, user := x.Path.Value("id"), x.Path.Value("user_id")
 	if _, err := h.Store.Organization(x.Request.Context(), id); err != nil {
 		return err
 	}
 	_, err := h.Store.User(x.Request.Context(), user)
 	return err
-}
-
-func memberIDs(x *exchange.Exchange) (organization, user string) {
-	return x.Path.Value("id"), x.Path.Value("user_id")
 }

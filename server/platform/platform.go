@@ -10,67 +10,149 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Options configure the endpoints. All are required.
-type Options struct {
-	Store      Store
-	ConsoleURL string                                            // where browsers reach the server, in links to the console
-	Deliveries func(context.Context) (warning string, err error) // whether deliveries are sent
+// Store is everything that the endpoints ask of the store, by resource. A list has the newest first: those with row ids below before,
+// where 0 starts at the newest.
+type Store interface {
+	form.LookupStore
+
+	// OrganizationPage lists those that begin with a text, in an order.
+	OrganizationPage(ctx context.Context, f access.OrganizationFilter) (access.Page[access.ListedOrganization], error)
+	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
+	// PutOrganization creates or changes the organization with an external id. A creation needs the name and the plan.
+	PutOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Put[access.Organization], error)
+	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
+	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
+
+	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
+	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
+	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
+
+	EraseUser(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
+	CountErasure(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
+	CloseOrganization(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
+	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
+
+	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
+
+	UserPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.ListedUser], error)
+	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
+	User(ctx context.Context, id string) (access.User, error)
+	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
+	// PutUser creates or changes the user with an external id. A creation needs the name.
+	PutUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.Put[access.User], error)
+	UpdateUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.User, error)
+	DeleteUser(ctx context.Context, actor access.Actor, id string) error
+
+	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
+	Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error)
+	Token(ctx context.Context, user, id string) (access.AccessToken, error)
+	RevokeToken(ctx context.Context, actor access.Actor, user, id string) error
+
+	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
+	CreatePlan(ctx context.Context, actor access.Actor, p access.Plan) (access.Plan, error)
+	UpdatePlan(ctx context.Context, actor access.Actor, name string, p access.PlanChange) (access.Plan, error)
+	DeletePlan(ctx context.Context, actor access.Actor, name string) error
+
+	Roles(ctx context.Context, before int64, limit int) ([]access.Role, error)
+	CreateRole(ctx context.Context, actor access.Actor, r access.Role) (access.Role, error)
+	UpdateRole(ctx context.Context, actor access.Actor, name string, c access.RoleChange) (access.Role, error)
+	DeleteRole(ctx context.Context, actor access.Actor, name string) error
+
+	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, actor access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, actor access.Actor, key string) error
+
+	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
+	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
+
+	Path() string
+	// Sizes returns the bytes of the database and of its write-ahead log.
+	Sizes() (database, log int64, err error)
+	// Free returns the free bytes of the disk, if they are known.
+	Free() (bytes uint64, ok bool)
+	SchemaVersion() int64
+	Commits() int64
+	Synchronous() string
+
+	QueueSummary(ctx context.Context) (webhook.Queue, error)
+	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
+	// ReleaseQueue ends the hold and returns how many deliveries are pending.
+	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
+	// DiscardQueue drops the deliveries that were pending when the hold began, ends the hold, and returns how many it dropped.
+	DiscardQueue(ctx context.Context, actor access.Actor) (int64, error)
+
+	// CreateBackup copies the database into a file beside it. If name is empty, the name is a date, and older dated copies
+	// are removed until keep remain.
+	CreateBackup(ctx context.Context, actor access.Actor, name string, keep int) (backup.Report, error)
+
+	Clock() clock.State
+	AcceptClock(ctx context.Context, actor access.Actor) error
 }
 
 // Endpoints are the endpoints. Those that all kinds of things have in common are in its resources. Use New.
 type Endpoints struct {
-	Options
+	Store         Store
 	Organizations resource[access.Organization, organizationBody, access.OrganizationChange]
 	Users         resource[access.User, userBody, access.UserChange]
 	Plans         resource[access.Plan, PlanBody, access.PlanChange]
 	Roles         resource[access.Role, roleBody, access.RoleChange]
 	Permissions   resource[access.Permission, permissionBody, string]
 
-	lookup  form.Lookup
-	build   build.Info
-	started time.Time
+	consoleURL string
+	deliveries func(context.Context) (warning string, err error)
+	lookup     form.Lookup
+	build      build.Info
+	started    time.Time
 }
 
-// New returns the endpoints.
-func New(o Options) *Endpoints {
-	h := &Endpoints{Options: o, lookup: form.Lookup{Store: o.Store}, build: build.Read(), started: time.Now()}
+// New returns the endpoints. consoleURL is where browsers reach the server, and deliveries tells whether deliveries are sent.
+func New(store Store, consoleURL string, deliveries func(context.Context) (warning string, err error)) *Endpoints {
+	h := &Endpoints{
+		Store: store, consoleURL: consoleURL, deliveries: deliveries,
+		lookup: form.Lookup{Store: store}, build: build.Read(), started: time.Now(),
+	}
 	h.Organizations = resource[access.Organization, organizationBody, access.OrganizationChange]{
 		path: "/api/v1/organizations/", parameter: "id", name: func(o access.Organization) string { return o.ID },
-		find: o.Store.Organization, body: newOrganizationBody, remove: o.Store.DeleteOrganization,
-		wanted: h.readOrganization, create: o.Store.CreateOrganization,
-		change: h.readOrganizationChange, update: o.Store.UpdateOrganization,
-		id: access.OrganizationID, putChange: h.readOrganizationPut, put: o.Store.PutOrganization,
+		find: store.Organization, body: newOrganizationBody, remove: store.DeleteOrganization,
+		wanted: h.readOrganization, create: store.CreateOrganization,
+		change: h.readOrganizationChange, update: store.UpdateOrganization,
+		id: access.OrganizationID, putChange: h.readOrganizationPut, put: store.PutOrganization,
 	}
 	h.Users = resource[access.User, userBody, access.UserChange]{
 		path: "/api/v1/users/", parameter: "id", name: func(u access.User) string { return u.ID },
-		find: o.Store.User, body: newUserBody, remove: o.Store.DeleteUser,
-		wanted: readUser, create: o.Store.CreateUser,
-		change: readUserChange, update: o.Store.UpdateUser,
-		id: access.UserID, putChange: readUserPut, put: o.Store.PutUser,
+		find: store.User, body: newUserBody, remove: store.DeleteUser,
+		wanted: readUser, create: store.CreateUser,
+		change: readUserChange, update: store.UpdateUser,
+		id: access.UserID, putChange: readUserPut, put: store.PutUser,
 	}
 	h.Plans = resource[access.Plan, PlanBody, access.PlanChange]{
 		path: "/api/v1/plans/", parameter: "name", name: func(p access.Plan) string { return p.Name },
-		find: o.Store.Plan, body: NewPlanBody, remove: o.Store.DeletePlan,
-		list: o.Store.Plans, row: func(p access.Plan) int64 { return p.RowID },
-		wanted: readPlan, create: o.Store.CreatePlan,
-		change: readPlanChange, update: o.Store.UpdatePlan,
+		find: store.Plan, body: NewPlanBody, remove: store.DeletePlan,
+		list: store.Plans, row: func(p access.Plan) int64 { return p.RowID },
+		wanted: readPlan, create: store.CreatePlan,
+		change: readPlanChange, update: store.UpdatePlan,
 	}
 	h.Roles = resource[access.Role, roleBody, access.RoleChange]{
 		path: "/api/v1/roles/", parameter: "name", name: func(r access.Role) string { return r.Name },
-		find: o.Store.Role, body: newRoleBody, remove: o.Store.DeleteRole,
-		list: o.Store.Roles, row: func(r access.Role) int64 { return r.RowID },
-		wanted: h.readRole, create: o.Store.CreateRole,
-		change: h.readRoleChange, update: o.Store.UpdateRole,
+		find: store.Role, body: newRoleBody, remove: store.DeleteRole,
+		list: store.Roles, row: func(r access.Role) int64 { return r.RowID },
+		wanted: h.readRole, create: store.CreateRole,
+		change: h.readRoleChange, update: store.UpdateRole,
 	}
 	h.Permissions = resource[access.Permission, permissionBody, string]{
 		path: "/api/v1/permissions/", parameter: "key", name: func(p access.Permission) string { return p.Key },
-		find: o.Store.Permission, body: newPermissionBody, remove: o.Store.DeletePermission,
-		list: o.Store.Permissions, row: func(p access.Permission) int64 { return p.RowID },
-		wanted: readPermission, create: o.Store.CreatePermission,
-		change: readPermissionChange, update: o.Store.UpdatePermission,
+		find: store.Permission, body: newPermissionBody, remove: store.DeletePermission,
+		list: store.Permissions, row: func(p access.Permission) int64 { return p.RowID },
+		wanted: readPermission, create: store.CreatePermission,
+		change: readPermissionChange, update: store.UpdatePermission,
 	}
 	return h
 }
@@ -147,7 +229,7 @@ func (h resource[T, B, C]) Put(x *exchange.Exchange) error {
 		return fault.Missing(h.id.Noun())
 	}
 	if !h.id.Valid(text) {
-		f.RefuseExternalID(externalID, text)
+		f.CheckExternalID(externalID, &text)
 	}
 	change := h.putChange(x.Request.Context(), f)
 	if err := f.Err(); err != nil {

@@ -2,16 +2,11 @@ package platform
 
 import (
 	"context"
-	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// discardLimit is how long a discard may take. A million deliveries take a fraction of it. If a discard is cut off, the hold
-// stays, and the next discard continues.
-const discardLimit = 5 * time.Minute
 
 type queueBody struct {
 	Held                 bool           `json:"held"`
@@ -81,7 +76,7 @@ func (h *Endpoints) ReleaseQueue(x *exchange.Exchange) error {
 
 // DiscardQueue drops the deliveries that were pending when the hold began, and ends the hold.
 func (h *Endpoints) DiscardQueue(x *exchange.Exchange) error {
-	ctx, cancel := x.LongContext(discardLimit)
+	ctx, cancel := x.LongContext(exchange.BulkLimit)
 	defer cancel()
 	dropped, err := h.Store.DiscardQueue(ctx, x.Actor())
 	if err != nil {

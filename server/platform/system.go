@@ -12,17 +12,21 @@ import (
 )
 
 type systemBody struct {
-	Version    string         `json:"version"`
-	Commit     string         `json:"commit"`
-	CommitDate string         `json:"commit_date"`
-	Go         string         `json:"go_version"`
-	SQLite     string         `json:"sqlite_version"`
-	StartedAt  exchange.Time  `json:"started_at"`
-	Uptime     int64          `json:"uptime_seconds"`
-	Now        exchange.Time  `json:"now"`
-	Database   databaseBody   `json:"database"`
-	Deliveries deliveringBody `json:"deliveries"`
-	Clock      trustBody      `json:"clock"`
+	Version    string        `json:"version"`
+	Commit     string        `json:"commit"`
+	CommitDate string        `json:"commit_date"`
+	Go         string        `json:"go_version"`
+	SQLite     string        `json:"sqlite_version"`
+	StartedAt  exchange.Time `json:"started_at"`
+	Uptime     int64         `json:"uptime_seconds"`
+	Now        exchange.Time `json:"now"`
+	Database   databaseBody  `json:"database"`
+	Deliveries struct {
+		Warning *string `json:"warning"` // null if deliveries are sent as they should
+	} `json:"deliveries"`
+	Clock struct {
+		Trusted bool `json:"trusted"`
+	} `json:"clock"`
 }
 
 type databaseBody struct {
@@ -33,14 +37,6 @@ type databaseBody struct {
 	SchemaVersion int64   `json:"schema_version"`
 	Commits       int64   `json:"commits"`
 	Synchronous   string  `json:"synchronous"`
-}
-
-type deliveringBody struct {
-	Warning *string `json:"warning"` // null if deliveries are sent as they should
-}
-
-type trustBody struct {
-	Trusted bool `json:"trusted"`
 }
 
 // ReadSystem responds with the version, the database and the state of this process.
@@ -56,16 +52,18 @@ func (h *Endpoints) ReadSystem(x *exchange.Exchange) error {
 	if free, known := h.Store.Free(); known {
 		database.FreeBytes = &free
 	}
-	warning, err := h.Deliveries(x.Request.Context())
+	warning, err := h.deliveries(x.Request.Context())
 	if err != nil {
 		warning = err.Error()
 	}
 	now := time.Now()
-	return x.OK(systemBody{
+	body := systemBody{
 		Version: h.build.Version, Commit: h.build.Commit, CommitDate: h.build.Date, Go: h.build.Go, SQLite: h.build.SQLite,
 		StartedAt: exchange.Time(h.started.UnixMilli()), Uptime: int64(now.Sub(h.started) / time.Second), Now: exchange.Time(now.UnixMilli()),
-		Database: database, Deliveries: deliveringBody{exchange.NullIfEmpty(warning)}, Clock: trustBody{h.Store.Clock().Trusted()},
-	})
+		Database: database,
+	}
+	body.Deliveries.Warning, body.Clock.Trusted = exchange.NullIfEmpty(warning), h.Store.Clock().Trusted()
+	return x.OK(body)
 }
 
 type clockBody struct {

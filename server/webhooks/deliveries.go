@@ -37,6 +37,10 @@ type attemptBody struct {
 	Hint           *string        `json:"hint"`
 	AttemptedAt    exchange.Time  `json:"attempted_at"`
 	NextAttemptAt  *exchange.Time `json:"next_attempt_at"`
+
+	// Not in a list.
+	ResponseHeaders map[string]string `json:"response_headers,omitzero"`
+	Request         *requestBody      `json:"request,omitzero"` // nil also for a test
 }
 
 // newAttemptBody shows an attempt. s says when its delivery is sent again.
@@ -58,42 +62,41 @@ func (h Endpoints) Test(x *exchange.Exchange, id string) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(x.Request.Context(), h.TestTimeout+testMargin)
+	ctx, cancel := x.LongContext(h.TestTimeout + testMargin)
 	defer cancel()
-	x.ExtendDeadlines(h.TestTimeout + 2*testMargin)
 	attempt, err := h.Tester.Test(ctx, x.Organization(), id, form.Or(eventType, ""))
 	if err != nil {
 		return err
 	}
-	return x.OK(testedAttemptBody{newAttemptBody(attempt, webhook.Schedule{}), headersOf(attempt)}) // a test is not repeated
+	body := newAttemptBody(attempt, webhook.Schedule{}) // a test is not repeated
+	body.ResponseHeaders = headersOf(attempt)
+	return x.OK(body)
 }
 
 // ListAttempts lists the attempts of a subscription, newest first.
 func (h Endpoints) ListAttempts(x *exchange.Exchange, id string) error {
-	filter := readAttemptFilter(&x.Query)
-	p, err := x.Page()
-	if err != nil {
-		return err
+	q := &x.Query
+	var filter webhook.AttemptFilter
+	if o, present := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
+		webhook.Sending.String(), webhook.Interrupted.String())); present {
+		filter.Outcome = &o
 	}
-	filter.Before, filter.BeforeAt, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, err := h.Store.AttemptPage(x.Request.Context(), x.Organization(), id, filter)
-	if err != nil {
-		return err
-	}
-	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), []string{id})
-	if err != nil {
-		return err
+	filter.EventType = q.Matching("event_type", "must be an event type", webhook.ValidType)
+	filter.EventID = q.Matching("event_id", "must be the id of an event", access.EventID.Valid)
+	filter.Since, filter.Until = q.Period()
+	var schedules map[string]webhook.Schedule
+	list := func(ctx context.Context, after form.Position, limit int) ([]webhook.Attempt, form.Position, error) {
+		filter.Before, filter.BeforeAt, filter.Limit = after.Row, after.At, limit
+		found, err := h.Store.AttemptPage(ctx, x.Organization(), id, filter)
+		if err == nil {
+			schedules, err = h.Store.Schedules(ctx, x.Organization(), []string{id})
+		}
+		return found.Attempts, form.Position{Row: found.Next, At: found.NextAt}, err
 	}
 	body := func(a webhook.Attempt) attemptBody { return newAttemptBody(a, schedules[id]) }
-	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return x.OK(exchange.NewList(p, found.Attempts, body, func(a webhook.Attempt) form.Position {
+	return exchange.ListPositions(x, list, body, func(a webhook.Attempt) form.Position {
 		return form.Position{Row: a.RowID, At: a.AttemptedAt}
-	}))
-}
-
-type testedAttemptBody struct {
-	attemptBody
-	ResponseHeaders map[string]string `json:"response_headers"`
+	})
 }
 
 // headersOf reads what webhook.CutHeader made.
@@ -106,11 +109,6 @@ func headersOf(a webhook.Attempt) map[string]string {
 	return headers
 }
 
-type sentAttemptBody struct {
-	testedAttemptBody
-	Request requestBody `json:"request"`
-}
-
 // requestBody is the request of an attempt, as far as the caller may know it.
 type requestBody struct {
 	Method  string            `json:"method"`
@@ -120,7 +118,7 @@ type requestBody struct {
 }
 
 // FindAttempt returns the attempt in the path and its request.
-func (h Endpoints) FindAttempt(x *exchange.Exchange) (body sentAttemptBody, err error) {
+func (h Endpoints) FindAttempt(x *exchange.Exchange) (body attemptBody, err error) {
 	id, err := h.pathSubscription(x)
 	if err != nil {
 		return body, err
@@ -133,7 +131,7 @@ func (h Endpoints) FindAttempt(x *exchange.Exchange) (body sentAttemptBody, err 
 	if err != nil {
 		return body, err
 	}
-	request := requestBody{Method: http.MethodPost, Headers: map[string]string{}}
+	request := &requestBody{Method: http.MethodPost, Headers: map[string]string{}}
 	if sent.HeadersAt <= sent.AttemptedAt {
 		for _, name := range sent.HeaderNames {
 			request.Headers[name] = webhook.Masked
@@ -149,7 +147,9 @@ func (h Endpoints) FindAttempt(x *exchange.Exchange) (body sentAttemptBody, err 
 	if x.Principal.Can(access.EventsRead) && mayRead(x, sent.EventType) {
 		request.Body = new(string(sent.Body))
 	}
-	return sentAttemptBody{testedAttemptBody{newAttemptBody(sent.Attempt, schedules[id]), headersOf(sent.Attempt)}, request}, nil
+	body = newAttemptBody(sent.Attempt, schedules[id])
+	body.ResponseHeaders, body.Request = headersOf(sent.Attempt), request
+	return body, nil
 }
 
 // LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
@@ -157,17 +157,6 @@ func (h Endpoints) FindAttempt(x *exchange.Exchange) (body sentAttemptBody, err 
 func (h Endpoints) LogExists(x *exchange.Exchange, id string) error {
 	_, err := h.Store.LoggedSubscription(x.Request.Context(), x.Organization(), id)
 	return err
-}
-
-func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
-	if o, present := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
-		webhook.Sending.String(), webhook.Interrupted.String())); present {
-		f.Outcome = &o
-	}
-	f.EventType = q.Matching("event_type", "must be an event type", webhook.ValidType)
-	f.EventID = q.Matching("event_id", "must be the id of an event", access.EventID.Valid)
-	f.Since, f.Until = q.Period()
-	return f
 }
 
 type deliveriesBody struct {

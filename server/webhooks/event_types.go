@@ -9,10 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-type eventTypesBody struct {
-	Data []eventTypeBody `json:"data"`
-}
-
 type eventTypeBody struct {
 	Type        string          `json:"type"`
 	Description *string         `json:"description"` // null: the type is not in the catalogue
@@ -37,7 +33,9 @@ func (h Endpoints) ListEventTypes(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.OK(eventTypesBody{exchange.Each(found, newEventTypeBody)})
+	return x.OK(struct {
+		Data []eventTypeBody `json:"data"`
+	}{exchange.Each(found, newEventTypeBody)})
 }
 
 // FindEventType returns the type in the path.

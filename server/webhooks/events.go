@@ -121,32 +121,27 @@ type deliveryBody struct {
 
 // ListEvents lists events, newest first.
 func (h Endpoints) ListEvents(x *exchange.Exchange) error {
-	filter := readEventFilter(&x.Query)
+	q := &x.Query
+	var filter webhook.EventFilter
+	filter.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
+	filter.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
+	filter.State = webhook.EventState(q.Choice("state", "", string(webhook.AnyDelivered), string(webhook.AnyPending), string(webhook.AnyExhausted),
+		string(webhook.AnyDropped), string(webhook.AnyExpired), string(webhook.ForNobody)))
+	filter.Subscription = readSubscription(q)
+	filter.WithoutAudit = q.Choice("audit_events", "true", "true", "false") == "false" || !x.Principal.Can(access.AuditRead)
+	filter.Since, filter.Until = q.Period()
 	x.RefuseForAll("subscription_id")
-	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
 	organization := x.ListOrganization()
-	if x.Query.Valid() {
+	if q.Valid() {
 		var err error
-		if filter.Subscription, err = h.resolveSubscription(x, filter.Subscription); err != nil {
-			return err
-		}
+		filter.Subscription, err = h.resolveSubscription(x, filter.Subscription)
+		q.Fail(err)
 	}
 	list := func(ctx context.Context, before int64, limit int) (access.Page[webhook.Event], error) {
 		filter.Before, filter.Limit = before, limit
 		return h.Store.EventPage(ctx, organization, filter)
 	}
 	return exchange.SearchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
-}
-
-func readEventFilter(q *form.Query) (f webhook.EventFilter) {
-	f.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
-	f.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
-	f.State = webhook.EventState(q.Choice("state", "", string(webhook.AnyDelivered), string(webhook.AnyPending), string(webhook.AnyExhausted),
-		string(webhook.AnyDropped), string(webhook.AnyExpired), string(webhook.ForNobody)))
-	f.Subscription = readSubscription(q)
-	f.WithoutAudit = q.Choice("audit_events", "true", "true", "false") == "false"
-	f.Since, f.Until = q.Period()
-	return f
 }
 
 // mayRead reports whether the caller may read events of a type. Audit events need one more permission.
@@ -241,7 +236,14 @@ func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 		actFor = x.Principal.Organization.ID
 	}
 	body := func(f webhook.ReceiverFacts) explainedDeliveryBody {
-		return newExplainedDelivery(explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor})
+		r := explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor}
+		d := r.Explain()
+		return explainedDeliveryBody{
+			SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Text(), Parts: d.Detail,
+			LastError: exchange.NullIfEmpty(d.LastError), Hint: exchange.NullIfEmpty(string(d.Hint)),
+			Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
+			NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
+		}
 	}
 	var notice *webhook.Notice
 	if p.After == (form.Position{}) && subscription == "" && len(page.Rows) == 0 && page.Next == 0 {
@@ -249,14 +251,4 @@ func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 	}
 	list := exchange.NewList(p, page.Rows, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
 	return x.OK(explanationBody{list, notice})
-}
-
-func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
-	d := r.Explain()
-	return explainedDeliveryBody{
-		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Text(), Parts: d.Detail,
-		LastError: exchange.NullIfEmpty(d.LastError), Hint: exchange.NullIfEmpty(string(d.Hint)),
-		Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
-		NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
-	}
 }

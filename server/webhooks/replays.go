@@ -11,27 +11,28 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// replayLimit is how long a replay may take. A million events take a fraction of it. If a replay is cut off, its deliveries
-// stay, and the same request continues from there.
-const replayLimit = 5 * time.Minute
-
 // Replay sends events again that a subscription did not receive. A dry run counts only.
 func (h Endpoints) Replay(x *exchange.Exchange, id string) error {
 	f := x.Form()
 	f.Require("since")
-	r := readReplay(f, h.Store.EventRetention())
+	var r webhook.Replay
+	r.Since, r.Until = readKeptPeriod(f, h.Store.EventRetention())
+	r.EventTypes = form.Or(f.EventTypes("event_types"), nil)
+	only := f.OneOf("only", string(webhook.OnlyFailed), string(webhook.OnlyMissed), string(webhook.OnlyAll))
+	r.Only = webhook.Only(form.Or(only, string(webhook.OnlyAll)))
+	r.DryRun = form.Or(f.Bool("dry_run"), false)
 	return respondAccepted(x, f, func(ctx context.Context) (webhook.Replayed, error) {
 		return h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
 	}, func(r webhook.Replayed) replayBody { return replayBody{r.Total(), reasonsBody(r)} })
 }
 
-// respondAccepted does what a body asks for, which may take as long as replayLimit, and responds with the outcome. f has the problems of
+// respondAccepted does what a body asks for, which may take as long as exchange.BulkLimit, and responds with the outcome. f has the problems of
 // the body.
 func respondAccepted[T, B any](x *exchange.Exchange, f *form.Form, do func(context.Context) (T, error), body func(T) B) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.LongContext(replayLimit)
+	ctx, cancel := x.LongContext(exchange.BulkLimit)
 	defer cancel()
 	done, err := do(ctx)
 	if err != nil {
@@ -50,15 +51,6 @@ type reasonsBody struct {
 	Plan          int64 `json:"plan"`
 	TypeAdded     int64 `json:"type_added"`
 	FilterChanged int64 `json:"filter_changed"`
-}
-
-func readReplay(f *form.Form, kept time.Duration) (r webhook.Replay) {
-	r.Since, r.Until = readKeptPeriod(f, kept)
-	r.EventTypes = form.Or(f.EventTypes("event_types"), nil)
-	only := f.OneOf("only", string(webhook.OnlyFailed), string(webhook.OnlyMissed), string(webhook.OnlyAll))
-	r.Only = webhook.Only(form.Or(only, string(webhook.OnlyAll)))
-	r.DryRun = form.Or(f.Bool("dry_run"), false)
-	return r
 }
 
 // readKeptPeriod reads a period that begins in the past, in milliseconds; 0 is none. kept is how long Keyhook keeps its events; 0 means
@@ -134,10 +126,20 @@ func (h Endpoints) RedeliverListed(x *exchange.Exchange) error {
 	return h.sendListed(x, false, "delivered", "exhausted", "dropped")
 }
 
+// sendListed sends again what the filters of the list find. states are those of which something is sent again.
 func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...string) error {
 	f := x.Form()
-	r := webhook.BulkRequest{Events: readListed(f, states), Recover: recovers, DryRun: form.Or(f.Bool("dry_run"), false)}
-	r.Events.WithoutAudit = r.Events.WithoutAudit || !x.Principal.Can(access.AuditRead)
+	f.Require("state", "since")
+	r := webhook.BulkRequest{Recover: recovers}
+	r.Events.State = webhook.EventState(form.Or(f.OneOf("state", states...), ""))
+	r.Events.Since, r.Events.Until = readKeptPeriod(f, 0) // as the list, it takes any time
+	eventType, subscription := f.Text("event_type", webhook.MaxEventType), f.Text("subscription_id", access.MaxExternalID)
+	eventType = f.Matching("event_type", eventType, "be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
+	r.Events.Type = form.Or(eventType, "")
+	subscription = f.Matching("subscription_id", subscription, "be the id or the external id of a subscription", access.SubscriptionID.MayName)
+	r.Events.Subscription = form.Or(subscription, "")
+	r.Events.WithoutAudit = !form.Or(f.Bool("audit_events"), true) || !x.Principal.Can(access.AuditRead)
+	r.DryRun = form.Or(f.Bool("dry_run"), false)
 	return respondAccepted(x, f, func(ctx context.Context) (sent webhook.BulkResult, err error) {
 		if r.Events.Subscription, err = h.resolveSubscription(x, r.Events.Subscription); err != nil {
 			return sent, err
@@ -146,18 +148,6 @@ func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...str
 	}, func(r webhook.BulkResult) bulkBody {
 		return bulkBody{r.Events, r.Deliveries, r.Subscriptions, r.Pending, exchange.NullIfEmpty(string(r.BlockedBy))}
 	})
-}
-
-// readListed reads the filters of the list. states are those of which something is sent again.
-func readListed(f *form.Form, states []string) (events webhook.EventFilter) {
-	f.Require("state", "since")
-	events.State = webhook.EventState(form.Or(f.OneOf("state", states...), ""))
-	events.Since, events.Until = readKeptPeriod(f, 0) // as the list, it takes any time
-	eventType, subscription := f.Text("event_type", webhook.MaxEventType), f.Text("subscription_id", access.MaxExternalID)
-	events.Type = form.Or(f.Matching("event_type", eventType, "be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern), "")
-	events.Subscription = form.Or(f.Matching("subscription_id", subscription, "be the id or the external id of a subscription", access.SubscriptionID.MayName), "")
-	events.WithoutAudit = !form.Or(f.Bool("audit_events"), true)
-	return events
 }
 
 func milliseconds(at *time.Time) int64 {

@@ -54,25 +54,20 @@ type secretBody struct {
 }
 
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
+	headers := make(map[string]*string, len(s.HeaderNames))
+	for _, name := range s.HeaderNames {
+		headers[name] = nil // no response shows a value
+	}
 	return subscriptionBody{
 		ID: s.ID, URL: exchange.NullIfEmpty(s.URL), EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: exchange.NullIfEmpty(exchange.Time(s.FailingSince)),
 		LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
 		BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
-		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Filter: s.Filter, FilterChangedAt: (*exchange.Time)(s.FilterChangedAt), Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries,
+		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Filter: s.Filter, FilterChangedAt: (*exchange.Time)(s.FilterChangedAt), Headers: headers, PendingDeliveries: s.PendingDeliveries,
 		OrganizationID: s.OrganizationID, OrganizationExternalID: s.OrganizationExternalID, OrganizationName: s.OrganizationName,
 		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),
 		LastSuccessAt: (*exchange.Time)(s.LastSuccessAt), LastFailureAt: (*exchange.Time)(s.LastFailureAt),
 	}
-}
-
-// namesOnly shows the names of headers. No response shows a value.
-func namesOnly(names []string) map[string]*string {
-	shown := make(map[string]*string, len(names))
-	for _, name := range names {
-		shown[name] = nil
-	}
-	return shown
 }
 
 // CreateSubscription creates a subscription. The response shows its secret.
