@@ -183,9 +183,8 @@ func (p Problem) Where() string {
 		return p.Source
 	case p.Source == "" || p.Source == fromDefault:
 		return p.Setting
-	default:
-		return p.Setting + " (" + p.Source + ")"
 	}
+	return p.Setting + " (" + p.Source + ")"
 }
 
 // String returns the problem in one line.

@@ -67,11 +67,10 @@ func (v *Verifier) identify(payload []byte, audience, setting string) (access.Id
 		}
 		identity.Email = email
 	}
-	organization, err := v.organization(payload)
-	if err != nil {
+	var err error
+	if identity.Organization, err = v.organization(payload); err != nil {
 		return access.Identity{}, invalidClaims(err)
 	}
-	identity.Organization = organization
 	return identity, nil
 }
 
