@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/cli/about"
+	"github.com/keyhook/keyhook/server/cli/apply"
 	"github.com/keyhook/keyhook/server/cli/bench"
 	"github.com/keyhook/keyhook/server/cli/database"
 	"github.com/keyhook/keyhook/server/cli/demo"
@@ -19,6 +23,9 @@ import (
 	"github.com/keyhook/keyhook/server/cli/leak"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // Options are what main gives to the commands.
@@ -114,12 +121,114 @@ func prepare(cmd *cobra.Command, started *bool) {
 		cmd.Args = checkArguments // the default of cobra ignores all arguments
 	}
 	run := cmd.RunE
-	if run == nil {
-		plain := cmd.Run
-		run = func(cmd *cobra.Command, args []string) error { plain(cmd, args); return nil }
-	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		*started = true
 		return run(cmd, args)
 	}
+}
+
+// flagError adds to an error of the flag parser what was probably meant. args is the whole command line.
+func flagError(cmd *cobra.Command, args []string, err error) error {
+	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		return wrongValue("--"+wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+	}
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	if !is {
+		return err
+	}
+	if cmd.HasAvailableSubCommands() { // a group has few flags, so perhaps the command after it does not exist
+		words := slices.DeleteFunc(slices.Clone(args), func(word string) bool { return strings.HasPrefix(word, "-") })
+		words = words[min(len(words), strings.Count(cmd.CommandPath(), " ")):]
+		if found, _, missing := cmd.Find(words); missing != nil || found == cmd {
+			if err := refuseUnknown(cmd, words); err != nil {
+				return err
+			}
+		}
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	if meant := config.Nearest(unknown.GetSpecifiedName(), known); meant != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, meant)
+	}
+	return err
+}
+
+// wrongValue says what the value of a flag or an argument is, and what it must be. The value may be a credential in the wrong place.
+func wrongValue(name, text string, requirement error) error {
+	return fmt.Errorf("%s is %s, but %w", name, output.Quote(text), requirement)
+}
+
+// checkArguments compares the arguments with the Use of the command: "restore FILE", "backup [FILE]".
+func checkArguments(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	for i, name := range names {
+		if i >= len(args) && !strings.HasPrefix(name, "[") {
+			return fmt.Errorf("%s is missing; write: %s", name, cmd.UseLine())
+		}
+	}
+	if len(args) > len(names) {
+		return fmt.Errorf("%s is one argument too many; write: %s", output.Quote(args[len(names)]), cmd.UseLine())
+	}
+	return nil
+}
+
+// refuseUnknown is for groups: an argument of a group is a command that does not exist.
+func refuseUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
+	}
+	if meant := config.Nearest(args[0], known); meant != "" {
+		return fmt.Errorf("unknown command %s; did you mean %s?", output.Quote(args[0]), meant)
+	}
+	return fmt.Errorf("unknown command %s", output.Quote(args[0]))
+}
+
+// The exit codes of all commands. The document "operating" has the same table, and a test compares.
+const (
+	ExitOK      = 0
+	ExitFailure = 1  // the command began and failed
+	ExitUsage   = 2  // the command line, the settings or the file of apply are wrong; another try cannot help
+	ExitNewer   = 3  // the database was written by a newer version
+	ExitFile    = 4  // the file is not the expected database, or it is damaged or lost
+	ExitKey     = 5  // the encryption key is missing or wrong
+	ExitInUse   = 6  // another process owns the database
+	ExitPort    = 7  // an address cannot be listened on
+	ExitPlace   = 8  // the directory, owner, mode or file system does not suit a database
+	ExitDisk    = 74 // the disk or the files failed while the server ran (EX_IOERR of sysexits.h)
+)
+
+// codes maps the errors of commands to exit codes. The first match counts. Other errors are ExitFailure.
+var codes = []struct {
+	code   int
+	errors []error
+}{
+	{ExitDisk, []error{storage.ErrFailed}},
+	{ExitNewer, []error{storage.ErrNewerSchema}},
+	{ExitFile, []error{storage.ErrForeignFile, storage.ErrSchema, storage.ErrLost, storage.ErrNoDatabase, storage.ErrDamaged}},
+	{ExitKey, []error{storage.ErrKey, storage.ErrKeyMissing}},
+	{ExitInUse, []error{storage.ErrInUse}},
+	{ExitPort, []error{errListen}},
+	{ExitPlace, []error{disk.ErrAccess, disk.ErrFileSystem}},
+}
+
+// exitCode returns the exit code for the error of a command that has begun.
+func exitCode(err error) int {
+	_, isSetting := errors.AsType[config.Problems](err)
+	_, isFile := errors.AsType[apply.Problems](err)
+	switch {
+	case err == nil:
+		return ExitOK
+	case isSetting || isFile:
+		return ExitUsage
+	}
+	for _, c := range codes {
+		if slices.ContainsFunc(c.errors, func(is error) bool { return errors.Is(err, is) }) {
+			return c.code
+		}
+	}
+	return ExitFailure
 }

@@ -329,7 +329,7 @@ func commands(t *testing.T) (lines []string) {
 // exitCodes returns the lines of the exit codes.
 func exitCodes(t *testing.T) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("../cli/exit.go")
+	text, err := os.ReadFile("../cli/cli.go")
 	if err != nil {
 		t.Fatal(err)
 	}
