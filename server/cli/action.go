@@ -57,40 +57,40 @@ func (c *call) asksForAll() bool {
 	return isList && l.ofAll && c.organization == all
 }
 
-// connect gets the client and the printer that the flags ask for.
+// connect gets the client and the printer that the flags ask for. It first checks --organization.
 func (c *call) connect() (err error) {
 	if c.out, err = output.New(c.cmd); err != nil {
 		return err
 	}
-	if !c.asksForAll() {
-		c.client, err = connect(c.cmd)
-		return err
-	}
-	c.client, err = client.Connect(c.cmd)
-	c.client.Organization = "" // the query asks for all
-	return err
-}
-
-// connect returns the client that the flags ask for. It first checks --organization.
-func connect(cmd *cobra.Command) (client.Client, error) {
-	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
+	if id := c.organization; id != "" && !c.asksForAll() {
 		_, err := idOrExternalID.parse(id)
 		if strings.EqualFold(id, all) {
 			err = errors.New("must be one organization; only the lists of keys, subscriptions, events, audit events and usage take all")
 		}
 		if err != nil {
-			return client.Client{}, output.UsageError{Err: wrongValue("--"+client.FlagOrganization, id, err)}
+			return output.UsageError{Err: wrongValue("--"+client.FlagOrganization, id, err)}
 		}
 	}
-	return client.Connect(cmd)
+	c.client, err = client.Connect(c.cmd)
+	if c.asksForAll() { // which the query says
+		c.client.Organization = ""
+	}
+	return err
 }
 
 // build returns the path with its query, and the body, of a command line that was checked. A nil body sends none.
 func (c *call) build() (path string, body []byte, err error) {
 	members, query := map[string]any{}, url.Values{}
-	maps.Copy(members, c.request.members)
-	path = c.request.path
-	for i, wanted := range c.request.arguments {
+	maps.Copy(members, c.members)
+	set := func(member string, value any) {
+		if c.method == "GET" {
+			query.Set(member, fmt.Sprint(value))
+		} else {
+			members[member] = value
+		}
+	}
+	path = c.path
+	for i, wanted := range c.arguments {
 		text := wanted.fallback
 		switch {
 		case i < len(c.args):
@@ -102,38 +102,30 @@ func (c *call) build() (path string, body []byte, err error) {
 		switch {
 		case err != nil:
 			return "", nil, wanted.value.wrong(wanted.name, text, err)
-		case wanted.member != "" && c.request.method == "GET":
-			query.Set(wanted.member, fmt.Sprint(value))
 		case wanted.member != "":
-			members[wanted.member] = value
+			set(wanted.member, value)
 		default:
-			path = strings.Replace(path, "{}", url.PathEscape(value.(string)), 1)
+			path = strings.Replace(path, "{"+wanted.name+"}", url.PathEscape(value.(string)), 1)
 		}
 	}
-	for _, f := range c.body {
-		v := valueOf(c.cmd, f)
-		if !v.isSet {
-			if f.fallback != "" && !c.cmd.Flags().Changed(f.beside) {
-				members[f.member], _ = f.value.parse(f.fallback)
-			}
+	for _, f := range c.fields {
+		v := c.cmd.Flags().Lookup(f.name()).Value.(*flagValue)
+		value := v.value
+		switch {
+		case v.isSet && v.inFile:
+			value, err = v.readFile(c.cmd, v.text)
+		case !v.isSet && f.fallback != "" && !c.cmd.Flags().Changed(f.beside):
+			value, err = f.value.parse(f.fallback)
+		case !v.isSet:
 			continue
 		}
-		if members[f.member] = v.value; v.inFile {
-			if members[f.member], err = v.readFile(c.cmd, v.text); err != nil {
-				return "", nil, fmt.Errorf("--%s: %w", f.name(), err)
-			}
+		if err != nil {
+			return "", nil, fmt.Errorf("--%s: %w", f.name(), err)
 		}
+		set(f.member, value)
 	}
 	if c.asksForAll() {
 		query.Set("organization", all)
-	}
-	for _, f := range c.query {
-		switch v := valueOf(c.cmd, f); {
-		case v.isSet:
-			query.Set(f.member, fmt.Sprint(v.value))
-		case f.fallback != "" && !c.cmd.Flags().Changed(f.beside):
-			query.Set(f.member, f.fallback)
-		}
 	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -145,7 +137,6 @@ func (c *call) build() (path string, body []byte, err error) {
 	return path, body, err
 }
 
-// ask makes another request.
 func (c *call) ask(method, path string, body []byte) (object, error) {
 	response, err := c.client.Do(c.cmd.Context(), method, path, body)
 	if err != nil {
@@ -159,9 +150,9 @@ const memberDryRun = "dry_run"
 
 // confirm asks the question of the action. A dry run with the same body fills in its figures.
 func (c *call) confirm(path string, body []byte) error {
-	text := c.question.text
+	text := c.question
 	isDryRun, _ := c.cmd.Flags().GetBool("dry-run") // false for commands without this flag
-	if text == "" || isDryRun || !output.CanAsk(c.cmd) && c.question.atTerminal {
+	if text == "" || isDryRun || !output.CanAsk(c.cmd) && c.atTerminal {
 		return nil
 	}
 	if strings.Contains(text, "{") {
@@ -169,7 +160,7 @@ func (c *call) confirm(path string, body []byte) error {
 		_ = json.Unmarshal(body, &members) // which build has made; no body has no members
 		members[memberDryRun] = true
 		body, _ := json.Marshal(members) // of JSON
-		preview, err := c.ask(c.request.method, path, body)
+		preview, err := c.ask(c.method, path, body)
 		if err != nil {
 			return err
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 // apiAction checks and completes the arguments of `api`.
-var apiAction = action{verb: "api", request: endpoint{arguments: []argument{
+var apiAction = action{verb: "api", arguments: []argument{
 	{name: "METHOD", value: method}, {name: "PATH", value: apiPath}, {name: "JSON", value: anyJSON, optional: true},
-}}}
+}}
 
 func newAPI() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,32 +40,26 @@ exit code is 1. Characters that a terminal would obey are printed as escapes, wh
 func runAPI(cmd *cobra.Command, args []string) error {
 	values := []any{"", "", json.RawMessage(nil)}
 	for i, text := range args {
-		wanted := apiAction.request.arguments[i]
+		wanted := apiAction.arguments[i]
 		value, err := wanted.value.read(cmd, text)
 		if err != nil {
 			return output.UsageError{Err: wanted.value.wrong(wanted.name, text, err)}
 		}
 		values[i] = value
 	}
-	c, err := connect(cmd)
-	if err != nil {
+	c := newCall(apiAction, cmd, args)
+	if err := c.connect(); err != nil {
 		return err
 	}
-	out, err := output.New(cmd)
-	if err != nil {
-		return err
-	}
-	got, err := c.Send(cmd.Context(), values[0].(string), values[1].(string), values[2].(json.RawMessage))
+	got, err := c.client.Send(cmd.Context(), values[0].(string), values[1].(string), values[2].(json.RawMessage))
 	if err != nil {
 		return err
 	}
 	if len(got.Body) > 0 {
-		if err := out.WriteBody(got.Body); err != nil {
-			return err
-		}
+		err = c.out.WriteBody(got.Body)
 	}
-	if !got.OK() {
-		return fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
+	if err == nil && !got.OK() {
+		err = fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
 	}
-	return nil
+	return err
 }

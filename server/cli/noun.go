@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,11 +14,13 @@ import (
 // noun is one type of resource of the API, with its commands. The nouns are tables, in the files nouns_*.go: a new command is a new
 // action there. This file turns them into commands, action.go runs the commands, and show.go prints the responses.
 type noun struct {
-	name   string // "keys"
-	id     string // the member that --quiet prints; empty means "id"
-	short  string
-	verbs  []action
-	noVerb *action // the command without a verb; nil prints the help
+	name    string // "keys"
+	path    string // of its list, where the paths of the actions begin; empty means the name behind /api/v1/
+	item    string // the argument for {} in these paths: "ID"
+	example string // of that argument, for actions without an example of their own
+	id      string // the member that --quiet prints; empty means "id"
+	short   string
+	verbs   []action // the first one may be the command without a verb, if it has the name of the noun
 }
 
 // action is one command: its words, its request, and how to print the response.
@@ -27,46 +30,27 @@ type action struct {
 	long    string // more than short says; may be empty
 	example string // the arguments and flags; one command per line
 
-	request endpoint
-	query   []field
-	body    []field
-
-	question question
+	method     string         // with path, the request; empty means the usual request of the verb
+	path       string         // below that of the noun, unless it begins with a slash; {USER} is an argument, and {} is the item
+	arguments  []argument     // of the command line, behind those in the path
+	members    map[string]any // members of the body that are always the same
+	fields     []field
+	question   string // before the request; {member} is a member of the response to a dry run, which comes first
+	atTerminal bool   // the question is asked at a terminal only
 
 	show view   // nil is a thing
 	id   string // of the noun
 }
 
-// endpoint is a request of the API without the values of flags. Its zero value is no request.
-type endpoint struct {
-	method    string
-	path      string         // arguments without a member replace each {}, in order
-	arguments []argument     // of the command line
-	members   map[string]any // members of the body that are always the same
-}
-
-func get(path string, a ...argument) endpoint   { return endpoint{"GET", path, a, nil} }
-func post(path string, a ...argument) endpoint  { return endpoint{"POST", path, a, nil} }
-func put(path string, a ...argument) endpoint   { return endpoint{"PUT", path, a, nil} }
-func patch(path string, a ...argument) endpoint { return endpoint{"PATCH", path, a, nil} }
-func del(path string, a ...argument) endpoint   { return endpoint{"DELETE", path, a, nil} }
-
-// with returns the endpoint with a member of the body.
-func (e endpoint) with(member string, value any) endpoint {
-	e.members = map[string]any{member: value}
-	return e
-}
-
-// question must be answered with yes before the request is sent. An empty text asks nothing.
-type question struct {
-	text       string // {member} is a member of the response to a dry run, which the command makes first
-	atTerminal bool   // it is asked at a terminal only
+// usualRequests are the method and path of the verbs that most nouns have.
+var usualRequests = map[string][2]string{
+	"list": {"GET", ""}, "get": {"GET", "{}/"}, "create": {"POST", ""}, "update": {"PATCH", "{}/"}, "delete": {"DELETE", "{}/"},
 }
 
 // argument is one word of the command line after the verb.
 type argument struct {
 	name     string // "ID"
-	member   string // the member of the body, or the parameter of the query of a GET; empty puts the argument into the path
+	member   string // the member of the body, or the parameter of the query of a GET; empty: it is in the path
 	value    valueType
 	optional bool
 	fallback string // the value if an optional argument is left out; empty sends nothing
@@ -83,7 +67,7 @@ func (a argument) use() string {
 	return a.name
 }
 
-// field is a flag for a member of the body, or for a parameter of the query.
+// field is a flag for a member of the body, or for a parameter of the query of a GET.
 type field struct {
 	member   string // as the API calls it
 	flag     string // empty means the member, with dashes
@@ -126,31 +110,47 @@ func (v *flagValue) Set(text string) error {
 func (v *flagValue) String() string { return v.text }
 func (v *flagValue) Type() string   { return v.name }
 
-func valueOf(cmd *cobra.Command, f field) *flagValue {
-	return cmd.Flags().Lookup(f.name()).Value.(*flagValue)
-}
-
 // command returns the command of a noun, with the commands of its actions below it.
 func (n noun) command() *cobra.Command {
-	cmd := &cobra.Command{Use: n.name, Short: n.short}
-	if n.noVerb != nil {
-		a := *n.noVerb
-		a.id = n.id
-		cmd = a.command("keyhook")
+	cmd, verbs := &cobra.Command{Use: n.name, Short: n.short}, n.verbs
+	if verbs[0].verb == n.name {
+		cmd, verbs = n.complete(verbs[0]).command("keyhook"), verbs[1:]
 	}
 	client.Flags(cmd)
 	output.Flags(cmd)
-	for _, a := range n.verbs {
-		a.id = n.id
-		cmd.AddCommand(a.command("keyhook " + n.name))
+	for _, a := range verbs {
+		cmd.AddCommand(n.complete(a).command("keyhook " + n.name))
 	}
 	return cmd
+}
+
+// pathArgument is an argument in the path of a request.
+var pathArgument = regexp.MustCompile(`\{([A-Z-]+)\}`)
+
+// complete returns an action with what the noun says about it.
+func (n noun) complete(a action) action {
+	a.id = n.id
+	if usual := usualRequests[a.verb]; a.method == "" {
+		a.method, a.path = usual[0], usual[1]
+	}
+	if strings.HasPrefix(a.path, "{}") {
+		a.example = cmp.Or(a.example, n.example)
+	}
+	if !strings.HasPrefix(a.path, "/") {
+		a.path = cmp.Or(n.path, "/api/v1/"+n.name+"/") + strings.Replace(a.path, "{}", "{"+n.item+"}", 1)
+	}
+	var inPath []argument
+	for _, match := range pathArgument.FindAllStringSubmatch(a.path, -1) {
+		inPath = append(inPath, argument{name: match[1], value: id})
+	}
+	a.arguments = append(inPath, a.arguments...)
+	return a
 }
 
 // use returns the verb with its arguments: "rotate ID".
 func (a action) use() string {
 	words := []string{a.verb}
-	for _, argument := range a.request.arguments {
+	for _, argument := range a.arguments {
 		words = append(words, argument.use())
 	}
 	return strings.Join(words, " ")
@@ -172,7 +172,7 @@ func (a action) command(parent string) *cobra.Command {
 		cmd.Long = a.short + ".\n\n" + a.long
 	}
 	byMember := map[string][]string{}
-	for _, f := range append(a.query, a.body...) {
+	for _, f := range a.fields {
 		flag := cmd.Flags().VarPF(&flagValue{valueType: f.value}, f.name(), "", f.usage)
 		flag.NoOptDefVal = f.value.whenBare
 		if f.required {
@@ -191,7 +191,7 @@ func (a action) command(parent string) *cobra.Command {
 	if l, isList := a.show.(list); isList && !l.whole {
 		listFlags(cmd, l.hasCSV)
 	}
-	if a.question.text != "" {
+	if a.question != "" {
 		output.YesFlag(cmd)
 	}
 	return cmd
@@ -215,8 +215,8 @@ func must(err error) {
 
 // check refuses wrong arguments before the command begins.
 func (a action) check(cmd *cobra.Command, args []string) error {
-	for i, text := range args[:min(len(args), len(a.request.arguments))] { // first, because a wrong one may explain a missing one
-		wanted := a.request.arguments[i]
+	for i, text := range args[:min(len(args), len(a.arguments))] { // first, because a wrong one may explain a missing one
+		wanted := a.arguments[i]
 		if wanted.value.fromStdin && text == "-" {
 			continue
 		}
@@ -226,23 +226,6 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 	}
 	return checkArguments(cmd, args)
 }
-
-// The lists of the API.
-const (
-	pathKeys          = "/api/v1/api-keys/"
-	pathSubscriptions = "/api/v1/webhooks/subscriptions/"
-	pathEvents        = "/api/v1/events/"
-	pathEventTypes    = "/api/v1/event-types/"
-	pathAudit         = "/api/v1/audit-events/"
-	pathUsage         = "/api/v1/usage/"
-	pathOrganizations = "/api/v1/organizations/"
-	pathUsers         = "/api/v1/users/"
-	pathRoles         = "/api/v1/roles/"
-	pathPermissions   = "/api/v1/permissions/"
-	pathPlans         = "/api/v1/plans/"
-	pathQueue         = "/api/v1/queue/"
-	pathClock         = "/api/v1/clock/"
-)
 
 // nouns are all nouns, in the order of the help.
 var nouns = []noun{

@@ -29,7 +29,7 @@ type view interface {
 type done string
 
 func (d done) print(c *call, path string, body []byte) error {
-	if _, err := c.client.Do(c.cmd.Context(), c.request.method, path, body); err != nil {
+	if _, err := c.client.Do(c.cmd.Context(), c.method, path, body); err != nil {
 		return err
 	}
 	sentence := string(d)
@@ -56,7 +56,7 @@ type condition struct {
 }
 
 func (t thing) print(c *call, path string, body []byte) error {
-	response, err := c.client.Do(c.cmd.Context(), c.request.method, path, body)
+	response, err := c.client.Do(c.cmd.Context(), c.method, path, body)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (l list) print(c *call, path string, _ []byte) error {
 // read reads as much of the list as the user asked for.
 func (l list) read(c *call, path string) (found client.Page, err error) {
 	if l.whole {
-		body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
+		body, err := c.client.Do(c.cmd.Context(), c.method, path, nil)
 		if err == nil {
 			err = json.Unmarshal(body, &found)
 		}

@@ -15,7 +15,10 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-const flagUser = "user"
+const (
+	flagUser  = "user"
+	pathUsers = "/api/v1/users/"
+)
 
 // newToken returns the command for access tokens. An operator who has lost the first token creates another one with it.
 func newToken() *cobra.Command {
@@ -36,7 +39,7 @@ var tokenCreate = action{
 		"A token is valid in one organization. Without --organization, it is the organization of your own credential. Over the\n" +
 		"local socket, it is the first organization.",
 	example: "\n--user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
-	body:    append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
+	fields:  append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
 	show:    thing{secret: "token"},
 }
 
@@ -52,7 +55,8 @@ func createToken(c *call, user string) error {
 	if err != nil {
 		return err
 	}
-	c.request = post(pathUsers+url.PathEscape(id)+"/access-tokens/").with("organization_id", me.text("organization.id"))
+	c.method, c.path = "POST", pathUsers+url.PathEscape(id)+"/access-tokens/"
+	c.members = map[string]any{"organization_id": me.text("organization.id")}
 	path, body, err := c.build()
 	if err != nil {
 		return err

@@ -93,7 +93,6 @@ var (
 	jsonOrNull = valueType{name: "json", parse: orNull("", anyJSON.parse)}
 )
 
-// boolean is true or false.
 var boolean = valueType{name: "bool", whenBare: "true", choices: []string{"true", "false"}, parse: func(text string) (any, error) {
 	if text != "true" && text != "false" {
 		return nil, errors.New("must be true or false")
@@ -128,11 +127,11 @@ func oneOf(choices ...string) valueType {
 	}}
 }
 
-// anyOf is one or more of a few words, separated as in words. The API gets them separated by commas.
-func anyOf(choices ...string) valueType {
-	return valueType{name: "list", repeatable: true, choices: choices, parse: func(text string) (any, error) {
-		chosen, err := splitWords(text)
-		return strings.Join(chosen, ","), err
+// joined is a list as in words. The API takes it as one string.
+func joined(name, separator string, choices ...string) valueType {
+	return valueType{name: name, repeatable: true, choices: choices, parse: func(text string) (any, error) {
+		list, err := splitWords(text)
+		return strings.Join(list, separator), err
 	}}
 }
 
@@ -157,7 +156,6 @@ var fromNow = valueType{name: "duration", parse: func(text string) (any, error) 
 	return apiTime(time.Now().Add(d)), err
 }}
 
-// timestamp is a time.
 var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -180,7 +178,6 @@ var timeOrAgo = valueType{name: "time|duration", parse: func(text string) (any, 
 
 func apiTime(at time.Time) string { return at.UTC().Format(webhook.TimeFormat) }
 
-// anyJSON is a JSON value.
 var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
 	if !json.Valid([]byte(text)) {
 		return nil, errors.New("must be valid JSON, such as '{\"number\": 1001}'")
@@ -225,8 +222,76 @@ var requestHeaders = valueType{name: "file", inFile: true, parse: func(text stri
 
 // complete offers the choices of the next argument.
 func (a action) complete(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) >= len(a.request.arguments) {
+	if len(args) >= len(a.arguments) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.request.arguments[len(args)].value.choices, cobra.ShellCompDirectiveNoFileComp
+	return a.arguments[len(args)].value.choices, cobra.ShellCompDirectiveNoFileComp
 }
+
+// identifier is an id, an external id or a name. The server knows which of them a request takes. A credential in the wrong place is never
+// sent. The help shows name as the type.
+func identifier(name string) valueType {
+	return valueType{name: name, parse: func(text string) (any, error) {
+		switch {
+		case access.ShortenMinted(text) != text:
+			return nil, errors.New("must be an id, not an API key or an access token")
+		case !access.LooksLikeID(text) && !access.ValidExternalID(text):
+			return nil, fmt.Errorf("must have 1 to %d visible ASCII characters, without spaces", access.MaxExternalID)
+		}
+		return text, nil
+	}}
+}
+
+var (
+	id             = identifier("id")
+	externalID     = identifier("external-id")
+	idOrExternalID = identifier("id|external-id")
+	named          = identifier("name")
+	eventType      = identifier("type")
+	permission     = identifier("permission")
+)
+
+// keyPrefix is the beginning of an API key that lists show.
+var keyPrefix = valueType{name: "prefix", parse: someText.parse}
+
+// permissionList is a list of permissions. It may be empty.
+var permissionList = valueType{name: "permissions", repeatable: true, parse: words.parse}
+
+// scope is a list of permissions, as one string.
+var scope = joined("permissions", " ")
+
+// apiKey is an API key. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.
+var apiKey = valueType{name: "key", fromStdin: true, parse: someText.parse}
+
+// apiKeyOrID is an API key, its id or external id, or the prefix that lists show.
+var apiKeyOrID = valueType{name: "key|id|prefix", fromStdin: true, parse: someText.parse}
+
+var method = valueType{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, parse: func(text string) (any, error) {
+	_, err := named.parse(text)
+	return strings.ToUpper(text), err
+}}
+
+// apiPath is a path of the API. It may leave out /api/v1/.
+var apiPath = valueType{name: "path", parse: func(text string) (any, error) {
+	if strings.Contains(text, "://") {
+		return nil, errors.New("must be a path, not a URL; give the server with --" + client.FlagURL)
+	}
+	path := strings.TrimLeft(text, "/")
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
+	first, _, _ = strings.Cut(first, "?")
+	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || pathsOutsideAPI[first] {
+		return "/" + path, nil
+	}
+	return "/api/v1/" + path, nil
+}}
+
+// pathsOutsideAPI are the paths of a server that are not below /api/v1/.
+var pathsOutsideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
+
+// anyPath is the path of any API if it begins with a slash, and else a path of the API of Keyhook.
+var anyPath = valueType{name: "path", parse: func(text string) (any, error) {
+	if strings.HasPrefix(text, "/") {
+		return text, nil
+	}
+	return apiPath.parse(text)
+}}
