@@ -78,8 +78,8 @@ command does not open the database.`,
 			if err != nil {
 				return err
 			}
-			if failures := ready.failures(); len(failures) > 0 {
-				return fmt.Errorf("%s is not ready: %s", ready.where, strings.Join(failures, "; "))
+			if len(ready.failures) > 0 {
+				return fmt.Errorf("%s is not ready: %s", ready.where, strings.Join(ready.failures, "; "))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ready: %s\n", ready.where)
 			return nil
@@ -141,13 +141,12 @@ func (r *report) write(out io.Writer, asJSON bool) error {
 	count := map[string]int{}
 	for _, f := range r.Findings {
 		count[f.Result]++
-		lines := strings.Split(f.Text, "\n")
 		if f.Mend != "" {
-			lines = append(lines, "→ "+f.Mend)
+			f.Text += "\n→ " + f.Mend
 		}
-		t.Add(f.Result, f.Check, lines[0])
-		for _, line := range lines[1:] {
-			t.Add("", "", strings.TrimSpace(line))
+		for line := range strings.SplitSeq(f.Text, "\n") {
+			t.Add(f.Result, f.Check, strings.TrimSpace(line))
+			f.Result, f.Check = "", "" // only the first line has them
 		}
 	}
 	r.Problems, r.Warnings = count["problem"], count["warning"]
