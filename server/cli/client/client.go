@@ -11,12 +11,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/socket"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -89,7 +100,6 @@ func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line 
 	return nil
 }
 
-// read reads a response.
 func read(resp *http.Response) (Response, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
 	if err == nil && len(text) > MaxBody {
@@ -103,25 +113,17 @@ func read(resp *http.Response) (Response, error) {
 
 // open makes one request and returns the response with its body unread. An empty media type accepts any.
 func (c Client) open(ctx context.Context, method, path, mediaType string, body []byte) (*http.Response, error) {
-	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(body)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, content)
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	if c.Authorization != "" {
-		req.Header.Set("Authorization", c.Authorization)
-	}
-	if c.Organization != "" {
-		req.Header.Set("X-Organization-Id", c.Organization)
+	for name, value := range map[string]string{"Authorization": c.Authorization, "X-Organization-Id": c.Organization, "Accept": mediaType} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
-	}
-	if mediaType != "" {
-		req.Header.Set("Accept", mediaType)
 	}
 	resp, err := cmp.Or[http.RoundTripper](c.Transport, transport).RoundTrip(req)
 	if err != nil && c.advise != nil {
@@ -210,4 +212,153 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 		}
 		cursor = *next.NextCursor
 	}
+}
+
+// The flags and variables that name the server, the credential and the organization.
+const (
+	FlagURL          = "url"
+	FlagToken        = "token"
+	FlagOrganization = "organization"
+	EnvURL           = "KEYHOOK_URL"
+	EnvToken         = "KEYHOOK_TOKEN"
+)
+
+// Flags gives cmd, and all commands below it, the flags that Connect reads.
+func Flags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	config.DatabaseFlags(flags)
+	flags.String(FlagURL, "", "`URL` of a server on another machine (or "+EnvURL+"); needs --"+FlagToken)
+	flags.String(FlagToken, "", "access `token` or API key (or "+EnvToken+", which is safer: ps shows flags)")
+	flags.String(FlagOrganization, "", "act in the organization with this `id` or external id; the lists of keys, subscriptions, events, audit events and usage also take all")
+}
+
+// Connect returns the client that the flags and the environment ask for: for the server that owns the database, over its
+// local socket, or for a server at a URL. Connect does not make the connection yet.
+func Connect(cmd *cobra.Command) (Client, error) {
+	flags := cmd.Flags()
+	c := Client{Organization: flags.Lookup(FlagOrganization).Value.String()}
+	address := os.Getenv(EnvURL)
+	if u := flags.Lookup(FlagURL).Value; u.Type() == "string" { // some commands have a --url of another type, which is a field of the API
+		address = cmp.Or(u.String(), address)
+	}
+	token := cmp.Or(flags.Lookup(FlagToken).Value.String(), os.Getenv(EnvToken))
+	switch {
+	case address == "" && token == "":
+		return local(cmd, c)
+	case token == "":
+		return c, usage("a URL needs a token; give --%s, or set %s; for the server on this machine, unset %s", FlagToken, EnvToken, EnvURL)
+	case address == "":
+		return c, usage("a token needs a URL; give --%s, or set %s; for the server on this machine, unset %s", FlagURL, EnvURL, EnvToken)
+	}
+	return c.At(address, token)
+}
+
+func usage(format string, args ...any) error {
+	return output.UsageError{Err: fmt.Errorf(format, args...)}
+}
+
+// local returns the client for the server that owns the database of the settings.
+func local(cmd *cobra.Command, c Client) (Client, error) {
+	settings, err := config.Load(cmd.Flags())
+	if err != nil {
+		return c, err
+	}
+	path, err := socket.Path(settings.Storage.Path)
+	if err != nil {
+		return c, err
+	}
+	c.Base = "http://local" // a name for messages; the transport connects to the socket
+	c.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return socket.Dial(ctx, path)
+	}}
+	c.advise = func(err error) error { return adviseLocal(err, settings.Storage.Path, path) }
+	return c, nil
+}
+
+// At returns the client for a server at a URL.
+func (c Client) At(address, token string) (Client, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return c, usage("the URL of a server must be such as https://keys.example.com, without a user, a query and a fragment")
+	case !access.IsVisible(token):
+		return c, usage("the token contains a space or another wrong character; copy the token again")
+	}
+	c.Base = strings.TrimSuffix(address, "/")
+	c.Authorization = authorization(token)
+	c.advise = func(err error) error {
+		return fault.Advise(fmt.Errorf("cannot reach %s: %w", c.Base, err), "check --%s, and whether the server is running", FlagURL)
+	}
+	return c, nil
+}
+
+// authorization returns the header for a credential: the scheme ApiKey for API keys, and Bearer for everything else.
+func authorization(credential string) string {
+	prefix, isMinted := access.LooksMinted(credential)
+	if strings.HasPrefix(credential, access.DefaultKeyPrefix+"_") || isMinted && prefix != access.TokenPrefix {
+		return "ApiKey " + credential
+	}
+	return "Bearer " + credential
+}
+
+// Problem is the body of a response that is no success (RFC 9457). It is the error of a refused request; find it with errors.As.
+type Problem struct {
+	Title         string `json:"title"`
+	Detail        string `json:"detail"`
+	Code          string `json:"code"`
+	RequestID     string `json:"request_id"`
+	ConflictingID string `json:"conflicting_id"` // the id, name or key of what exists already
+	Errors        []struct {
+		Field   string `json:"field"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"errors"`
+}
+
+// Error returns the problem in one line, followed by a line for each field.
+func (p Problem) Error() string {
+	var b strings.Builder
+	detail := output.Escape(p.Detail)
+	if len(p.Errors) == 1 && p.Errors[0].Message == p.Detail { // do not repeat the sentence
+		detail, p.Errors = output.Escape(p.Errors[0].Field)+": "+detail, nil
+	}
+	fmt.Fprintf(&b, "%s: %s (%s, request %s)", output.Escape(p.Title), detail, output.Escape(p.Code), output.Escape(p.RequestID))
+	for _, e := range p.Errors {
+		fmt.Fprintf(&b, "\n  %s: %s", output.Escape(e.Field), output.Escape(e.Message))
+	}
+	if p.ConflictingID != "" {
+		fmt.Fprintf(&b, "\n  conflicting_id: %s", output.Escape(p.ConflictingID))
+	}
+	return b.String()
+}
+
+// IsNotFound reports whether the server refused a request because it does not find an id.
+func IsNotFound(err error) bool {
+	p, is := errors.AsType[Problem](err)
+	return is && p.Code == "not_found"
+}
+
+// Refusal returns the error for a response that is no success.
+func (c Client) Refusal(r Response) error {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	var p Problem
+	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
+		return fault.Advise(fmt.Errorf("the response (%d %s) does not come from Keyhook", r.Status, http.StatusText(r.Status)), "check --%s", FlagURL)
+	}
+	return p
+}
+
+// adviseLocal says why the server of a database on this machine does not respond, and what to do.
+func adviseLocal(err error, database, path string) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fault.Advise(fmt.Errorf("the socket %s belongs to another user", path),
+			"run this command as that user or as root, or give --%s and --%s", FlagURL, FlagToken)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fault.Advise(fmt.Errorf("no server is running for %s (socket %s)", database, path),
+			"start the server with \"keyhook serve\", give another database with --storage.path, or give --%s and --%s", FlagURL, FlagToken)
+	case errors.Is(err, socket.ErrForeignProcess):
+		return err
+	}
+	return fault.Advise(fmt.Errorf("the server of the database %s does not respond: %w", database, err), "look at the log of the server")
 }
