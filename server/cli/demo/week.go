@@ -85,7 +85,6 @@ type week struct {
 	moments []moment   // what happens in the week
 }
 
-// moment is something that happens at a time.
 type moment struct {
 	at time.Time
 	do func() error
