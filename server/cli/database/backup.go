@@ -38,26 +38,22 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
 			if len(args) == 1 {
 				options.To = args[0]
 			}
-			return o.runBackup(cmd, options)
+			c, err := config.Load(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			options.Path = c.Storage.Path
+			report, err := storage.Backup(o.UntilSignal(cmd.Context()), options)
+			if err != nil {
+				return err
+			}
+			return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
 		},
 	}
 	addFlags(cmd)
 	cmd.Flags().BoolVar(&options.Replace, "force", false, "replace FILE if it exists")
 	output.IntFlag(cmd.Flags(), &options.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
 	return cmd
-}
-
-func (o Options) runBackup(cmd *cobra.Command, options storage.BackupOptions) error {
-	c, err := config.Load(cmd.Flags())
-	if err != nil {
-		return err
-	}
-	options.Path = c.Storage.Path
-	report, err := storage.Backup(o.UntilSignal(cmd.Context()), options)
-	if err != nil {
-		return err
-	}
-	return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
 }
 
 // printBackup prints the report for people. key says where the encryption key is.
@@ -78,7 +74,6 @@ func printBackup(out io.Writer, r backup.Report, key string) error {
 	return t.Write(out)
 }
 
-// contents describes the contents of a database.
 func contents(c backup.Contents) string {
 	return fmt.Sprintf("%s, %s (%d pending)", output.Count(c.Events, "event", "events"), output.Count(c.Deliveries, "delivery", "deliveries"), c.Pending)
 }

@@ -35,35 +35,32 @@ Then set encryption.key to the new key. If encryption.key is the new key already
 --old-key-file.
 
 The command changes all secrets or none. If it was interrupted, run it again with the same flags.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.runRekey(cmd, oldFile, newFile) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			options := storage.Options{
+				Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr(), nil),
+			}
+			var change storage.KeyChange
+			if change.Old, err = keyOf(flagOldKey, oldFile); err != nil {
+				return err
+			}
+			if change.New, err = keyOf(flagNewKey, newFile); err != nil {
+				return err
+			}
+			done, err := storage.Rekey(o.UntilSignal(cmd.Context()), options, change)
+			if err == nil {
+				printRekeyed(cmd.OutOrStdout(), newFile, done)
+			}
+			return err
+		},
 	}
 	addFlags(cmd)
 	cmd.Flags().StringVar(&oldFile, flagOldKey, "", "`file` with the old key, if encryption.key is the new key already")
 	cmd.Flags().StringVar(&newFile, flagNewKey, "", "`file` with the new key")
 	return cmd
-}
-
-func (o Options) runRekey(cmd *cobra.Command, oldFile, newFile string) error {
-	c, err := config.Load(cmd.Flags())
-	if err != nil {
-		return err
-	}
-	options := storage.Options{
-		Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr(), nil),
-	}
-	var change storage.KeyChange
-	if change.Old, err = keyOf(flagOldKey, oldFile); err != nil {
-		return err
-	}
-	if change.New, err = keyOf(flagNewKey, newFile); err != nil {
-		return err
-	}
-	done, err := storage.Rekey(o.UntilSignal(cmd.Context()), options, change)
-	if err != nil {
-		return err
-	}
-	printRekeyed(cmd.OutOrStdout(), newFile, done)
-	return nil
 }
 
 // keyOf reads the key file of a flag. An empty path is no key.
