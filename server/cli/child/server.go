@@ -131,15 +131,12 @@ func (s *Server) Kill() {
 	}
 }
 
-// tailLines is how many lines Tail returns at most.
-const tailLines = 10
-
-// Tail returns the last lines of the log, for an error message.
+// Tail returns the last ten lines of the log, for an error message.
 func (s *Server) Tail() string {
 	text, err := os.ReadFile(s.log)
 	if err != nil {
 		return "  the log cannot be read: " + err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "  " + strings.Join(lines[max(0, len(lines)-tailLines):], "\n  ")
+	return "  " + strings.Join(lines[max(0, len(lines)-10):], "\n  ")
 }
