@@ -159,7 +159,6 @@ func (l *listener) readPage(ctx context.Context, query url.Values) (cursor strin
 	return page.NextCursor, nil
 }
 
-// pause waits before the next try.
 func pause(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, feedPause)
 	defer cancel()

@@ -140,7 +140,6 @@ func (o *verifyOptions) addHeaders(text string) error {
 	return nil
 }
 
-// readClock reads --at.
 func (o *verifyOptions) readClock() (err error) {
 	switch o.at {
 	case "now":
@@ -207,9 +206,8 @@ const absent = "absent"
 // checkSignatures checks a delivery in both schemes. areRight means that no signature is wrong. At least one is right then.
 func checkSignatures(d diagnosis.Delivery) (results []diagnosis.Result, areRight bool) {
 	results = diagnosis.Check(d)
-	hasNone := func(v diagnosis.Result) bool { return d.Header.Get(v.Header) == "" }
 	for i, v := range results {
-		if errors.Is(v.Err, signature.ErrMissing) && hasNone(v) && !hasNone(results[1-i]) {
+		if errors.Is(v.Err, signature.ErrMissing) && d.Header.Get(v.Header) == "" && d.Header.Get(results[1-i].Header) != "" {
 			results[i] = diagnosis.Result{Scheme: v.Scheme, Header: v.Header, Verdict: absent}
 		}
 	}
