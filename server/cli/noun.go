@@ -56,17 +56,6 @@ type argument struct {
 	fallback string // the value if an optional argument is left out; empty sends nothing
 }
 
-// use returns the argument as the help shows it.
-func (a argument) use() string {
-	switch {
-	case a.optional && a.value.fromStdin:
-		return "[" + a.name + "|-]"
-	case a.optional:
-		return "[" + a.name + "]"
-	}
-	return a.name
-}
-
 // field is a flag for a member of the body, or for a parameter of the query of a GET.
 type field struct {
 	member   string // as the API calls it
@@ -147,13 +136,20 @@ func (n noun) complete(a action) action {
 	return a
 }
 
-// use returns the verb with its arguments: "rotate ID".
-func (a action) use() string {
-	words := []string{a.verb}
+// use returns the verb with its arguments: "rotate ID", "publish TYPE [JSON|-]".
+func (a action) use() (text string) {
+	text = a.verb
 	for _, argument := range a.arguments {
-		words = append(words, argument.use())
+		word := argument.name
+		if argument.optional && argument.value.fromStdin {
+			word += "|-"
+		}
+		if argument.optional {
+			word = "[" + word + "]"
+		}
+		text += " " + word
 	}
-	return strings.Join(words, " ")
+	return text
 }
 
 func (a action) command(parent string) *cobra.Command {

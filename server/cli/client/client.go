@@ -136,13 +136,10 @@ func (c Client) open(ctx context.Context, method, path, mediaType string, body [
 // server says.
 func (c Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	r, err := c.Send(ctx, method, path, body)
-	if err != nil {
-		return nil, err
-	}
-	if !r.OK() {
+	if err == nil && !r.OK() {
 		return nil, c.Refusal(r)
 	}
-	return r.Body, nil
+	return r.Body, err
 }
 
 // Call makes one request with body as JSON, unless body is nil. It expects the given status, and decodes the body of a success into

@@ -98,7 +98,7 @@ type finding struct {
 	Mend   string `json:"mend,omitempty"` // how to fix it
 }
 
-// report is all that doctor found. write counts the problems and the warnings.
+// report is all that doctor found.
 type report struct {
 	Findings []finding `json:"findings"`
 	Problems int       `json:"problems"`
@@ -110,10 +110,12 @@ type report struct {
 func (r *report) ok(check, format string, args ...any) { r.add("ok", check, "", format, args...) }
 
 func (r *report) warning(check, mend, format string, args ...any) {
+	r.Warnings++
 	r.add("warning", check, mend, format, args...)
 }
 
 func (r *report) problem(check, mend, format string, args ...any) {
+	r.Problems++
 	r.add("problem", check, mend, format, args...)
 }
 
@@ -138,9 +140,7 @@ func (r *report) add(result, check, mend, format string, args ...any) {
 // write prints the report for people or as JSON. It returns an error if there is a problem.
 func (r *report) write(out io.Writer, asJSON bool) error {
 	var t output.Table
-	count := map[string]int{}
 	for _, f := range r.Findings {
-		count[f.Result]++
 		if f.Mend != "" {
 			f.Text += "\n→ " + f.Mend
 		}
@@ -149,7 +149,6 @@ func (r *report) write(out io.Writer, asJSON bool) error {
 			f.Result, f.Check = "", "" // only the first line has them
 		}
 	}
-	r.Problems, r.Warnings = count["problem"], count["warning"]
 	var err error
 	if asJSON {
 		err = output.WriteJSON(out, r)
