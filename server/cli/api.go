@@ -31,35 +31,33 @@ exit code is 1. Characters that a terminal would obey are printed as escapes, wh
   keyhook api GET 'webhooks/stats?step=3600'`,
 		Args:              apiAction.check,
 		ValidArgsFunction: apiAction.complete,
-		RunE:              runAPI,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			values := []any{"", "", json.RawMessage(nil)}
+			for i, text := range args {
+				wanted := apiAction.arguments[i]
+				value, err := wanted.value.read(cmd, text)
+				if err != nil {
+					return output.UsageError{Err: wanted.value.wrong(wanted.name, text, err)}
+				}
+				values[i] = value
+			}
+			c := newCall(apiAction, cmd, args)
+			if err := c.connect(); err != nil {
+				return err
+			}
+			got, err := c.client.Send(cmd.Context(), values[0].(string), values[1].(string), values[2].(json.RawMessage))
+			if err != nil {
+				return err
+			}
+			if len(got.Body) > 0 {
+				err = c.out.WriteBody(got.Body)
+			}
+			if err == nil && !got.OK() {
+				err = fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
+			}
+			return err
+		},
 	}
 	client.Flags(cmd)
 	return cmd
-}
-
-func runAPI(cmd *cobra.Command, args []string) error {
-	values := []any{"", "", json.RawMessage(nil)}
-	for i, text := range args {
-		wanted := apiAction.arguments[i]
-		value, err := wanted.value.read(cmd, text)
-		if err != nil {
-			return output.UsageError{Err: wanted.value.wrong(wanted.name, text, err)}
-		}
-		values[i] = value
-	}
-	c := newCall(apiAction, cmd, args)
-	if err := c.connect(); err != nil {
-		return err
-	}
-	got, err := c.client.Send(cmd.Context(), values[0].(string), values[1].(string), values[2].(json.RawMessage))
-	if err != nil {
-		return err
-	}
-	if len(got.Body) > 0 {
-		err = c.out.WriteBody(got.Body)
-	}
-	if err == nil && !got.OK() {
-		err = fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
-	}
-	return err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// newApply returns the command that makes a server as a file says.
 func newApply() *cobra.Command {
 	var o apply.Options
 	cmd := &cobra.Command{
@@ -28,7 +27,22 @@ The document /docs/apply/ of the server has all fields.`,
   keyhook apply -f customers.yaml --secrets-file secrets.jsonl
   keyhook apply -f customers.yaml --prune --dry-run
   keyhook apply -f customers.yaml --prune`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runApply(cmd, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed(client.FlagOrganization) {
+				return output.UsageError{Err: fmt.Errorf("--%s has no meaning here: the file names the organizations", client.FlagOrganization)}
+			}
+			out, err := output.New(cmd)
+			if err != nil {
+				return err
+			}
+			c, err := client.Connect(cmd)
+			if err != nil {
+				return err
+			}
+			o.In = cmd.InOrStdin()
+			o.Confirm = func(question string) error { return output.Confirm(cmd, question) }
+			return apply.Run(UntilSignal(cmd.Context()), c, out, o)
+		},
 	}
 	client.Flags(cmd)
 	flags := cmd.Flags()
@@ -40,21 +54,4 @@ The document /docs/apply/ of the server has all fields.`,
 	output.YesFlag(cmd)
 	must(cmd.PersistentFlags().MarkHidden(client.FlagOrganization))
 	return cmd
-}
-
-func runApply(cmd *cobra.Command, o apply.Options) error {
-	if cmd.Flags().Changed(client.FlagOrganization) {
-		return output.UsageError{Err: fmt.Errorf("--%s has no meaning here: the file names the organizations", client.FlagOrganization)}
-	}
-	out, err := output.New(cmd)
-	if err != nil {
-		return err
-	}
-	c, err := client.Connect(cmd)
-	if err != nil {
-		return err
-	}
-	o.In = cmd.InOrStdin()
-	o.Confirm = func(question string) error { return output.Confirm(cmd, question) }
-	return apply.Run(UntilSignal(cmd.Context()), c, out, o)
 }

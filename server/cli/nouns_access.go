@@ -12,7 +12,7 @@ var keyNoun = noun{name: "keys", path: "/api/v1/api-keys/", item: "ID", example:
 			verb: "list", short: "List the API keys of an organization", example: "--status all\n--organization all --prefix svc_AbCdEf",
 			fields: []field{
 				{member: "status", usage: "only keys with this status (default active, with --prefix all)", value: oneOf("active", "revoked", "expired", "all")},
-				{member: "prefix", usage: "only keys with this key_prefix", value: keyPrefix},
+				{member: "prefix", usage: "only keys with this key_prefix", value: valueType{name: "prefix", parse: someText.parse}},
 				{member: "unused_for", usage: "only keys that nobody has used for so long, such as 90d", value: period},
 			},
 			show: list{columns: []string{"id", "name", "status", "key_prefix", "scope", "created_at", "expires_at", "last_used_at"}, ofAll: true},
@@ -27,7 +27,7 @@ var keyNoun = noun{name: "keys", path: "/api/v1/api-keys/", item: "ID", example:
 			fields: append([]field{
 				{member: "name", usage: "the name of the key", value: someText, required: true},
 				{member: "scope", usage: "the permissions of the key", value: scope, required: true},
-				{member: "external_id", usage: "id in your own product; a second key with it is refused, so a script can repeat the command", value: externalID},
+				{member: "external_id", usage: "id in your own product; a second key with it is refused, so a script can repeat the command", value: identifier("external-id")},
 				{member: "allowed_networks", usage: "addresses and networks from which the key may be used; never changes (default: everywhere)", value: words},
 				{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: anyJSON},
 				{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID},

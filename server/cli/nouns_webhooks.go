@@ -5,12 +5,6 @@ import (
 	"github.com/keyhook/keyhook/server/explain"
 )
 
-// attemptColumns are the columns for attempts: when, what, and why it failed.
-var attemptColumns = []string{
-	"id", "attempted_at", "event_id", "event_type", "attempt_number", "trigger", "outcome",
-	"response_status", "duration_ms", "error", "next_attempt_at",
-}
-
 // urlIsReceiver is for the commands whose --url is a field of the API.
 const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server on another machine, set " + client.EnvURL + " and " + client.EnvToken + "."
 
@@ -44,9 +38,6 @@ func subscriptionFields(isNew bool) []field {
 // secretField imports a signing secret.
 var secretField = field{member: "secret", flag: "secret-file", usage: "file with a signing secret of your own, or - for the standard input", value: importedSecret}
 
-// filesAreSafer says why some values have no flag of their own.
-const filesAreSafer = "The secret and the headers come from files, because ps shows flags. Keyhook never shows the values of headers again."
-
 var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subscriptions/", item: "SUBSCRIPTION", example: "sub_01h455vb4pex5vsknk084sn02q",
 	short: "Webhook subscriptions: where events are sent", verbs: []action{
 		{
@@ -60,7 +51,8 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 		{verb: "get", short: "Show a subscription"},
 		{
 			verb: "create", short: "Create a subscription and show its signing secret once",
-			long: filesAreSafer + "\n\n" + urlIsReceiver,
+			long: "The secret and the headers come from files, because ps shows flags. Keyhook never shows the values of headers again.\n\n" +
+				urlIsReceiver,
 			example: "--url https://example.com/hook\n--url none --event-types 'order.*'\n--url https://example.com/hook --event-types 'order.*,user.created'\n" +
 				"--url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
 			fields: append(subscriptionFields(true), secretField), show: thing{secret: "secret"},
@@ -104,7 +96,7 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 			long:    "The exit code is 1 if the receiver does not accept the event.",
 			example: "sub_01h455vb4pex5vsknk084sn02q\nsub_01h455vb4pex5vsknk084sn02q --event-type order.paid",
 			method:  "POST", path: "{}/test/",
-			fields: []field{{member: "event_type", usage: "send the example of this type in the catalogue (default: a webhook_test event)", value: eventType}},
+			fields: []field{{member: "event_type", usage: "send the example of this type in the catalogue (default: a webhook_test event)", value: identifier("type")}},
 			show:   thing{condition: condition{"outcome", "succeeded", "the receiver did not accept the test event"}},
 		},
 		{
@@ -169,7 +161,10 @@ var deliveryNoun = noun{name: "deliveries", path: "/api/v1/webhooks/subscription
 				{member: "event_type", usage: "only events of this type", value: someText},
 				{member: "event_id", usage: "only this event", value: id},
 			}, periodFields...),
-			show: list{columns: attemptColumns},
+			show: list{columns: []string{
+				"id", "attempted_at", "event_id", "event_type", "attempt_number", "trigger", "outcome",
+				"response_status", "duration_ms", "error", "next_attempt_at",
+			}},
 		},
 		{
 			verb: "get", short: "Show a delivery attempt with its request and the response",

@@ -17,9 +17,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxCellWidth is the number of characters that a cell of a list may have.
-const maxCellWidth = 60
-
 // view prints the response to an action.
 type view interface {
 	print(c *call, path string, body []byte) error
@@ -73,10 +70,7 @@ func (t thing) print(c *call, path string, body []byte) error {
 	default:
 		err = t.write(c, o)
 	}
-	if err != nil {
-		return err
-	}
-	return t.condition.check(o)
+	return cmp.Or(err, t.condition.check(o))
 }
 
 // check returns an error unless a response meets the condition.
@@ -198,7 +192,7 @@ func (l list) text(c *call, items []object) string {
 	if c.asksForAll() {
 		columns = append(slices.Clip(columns), "organization_id")
 	}
-	b.WriteString(table(columns, items, maxCellWidth))
+	b.WriteString(table(columns, items, 60))
 	if l.detail == "" {
 		return b.String()
 	}

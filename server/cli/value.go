@@ -244,15 +244,10 @@ func identifier(name string) valueType {
 
 var (
 	id             = identifier("id")
-	externalID     = identifier("external-id")
 	idOrExternalID = identifier("id|external-id")
 	named          = identifier("name")
-	eventType      = identifier("type")
 	permission     = identifier("permission")
 )
-
-// keyPrefix is the beginning of an API key that lists show.
-var keyPrefix = valueType{name: "prefix", parse: someText.parse}
 
 // permissionList is a list of permissions. It may be empty.
 var permissionList = valueType{name: "permissions", repeatable: true, parse: words.parse}
