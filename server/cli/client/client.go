@@ -169,9 +169,6 @@ func (c Client) Call(ctx context.Context, method, path string, body any, status 
 	return nil
 }
 
-// PageItems is the number of items that the API returns at most in one page.
-const PageItems = 200
-
 // Page is a list of the API: one page of it, or several that were read one after another.
 type Page struct {
 	Data       []json.RawMessage `json:"data"`
@@ -189,7 +186,7 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 	}
 	for {
 		query := u.Query()
-		query.Set("limit", strconv.Itoa(min(items-len(list.Data), PageItems)))
+		query.Set("limit", strconv.Itoa(min(items-len(list.Data), 200))) // the API returns at most 200 in one page
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
@@ -307,7 +304,6 @@ type Problem struct {
 	ConflictingID string `json:"conflicting_id"` // the id, name or key of what exists already
 	Errors        []struct {
 		Field   string `json:"field"`
-		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"errors"`
 }
