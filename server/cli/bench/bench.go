@@ -249,10 +249,9 @@ func (b *bench) measure(ctx context.Context, m measurement) error {
 	return err
 }
 
-const stuckAfter = 30 * time.Second
-
 // awaitDelivered waits until no delivery is pending.
 func (b *bench) awaitDelivered(ctx context.Context) error {
+	const stuckAfter = 30 * time.Second
 	var queue struct {
 		Pending int `json:"pending_deliveries"`
 	}

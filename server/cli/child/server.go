@@ -40,9 +40,6 @@ func Directory(prefix string) (string, error) {
 	return dir, nil
 }
 
-// readyTimeout bounds a start.
-const readyTimeout = 15 * time.Second
-
 // Start runs `serve` and waits until it is ready. The database and the log are in dir. The server listens on a free port of the
 // loopback address, and may send deliveries there. settings are more variables for its environment.
 func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
@@ -80,7 +77,8 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 
 // awaitReady waits for the line of the log that says "ready" and contains the URL.
 func (s *Server) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the server was not ready within %s", readyTimeout))
+	const limit = 15 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server was not ready within %s", limit))
 	defer cancel()
 	for {
 		text, err := os.ReadFile(s.log)

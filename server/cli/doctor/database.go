@@ -146,9 +146,6 @@ func (r *report) checkPort(o Options, setting, address string) {
 	}
 }
 
-// readyTimeout bounds the whole question. Container runtimes kill a health check after some seconds.
-const readyTimeout = 2500 * time.Millisecond
-
 // readiness is the response of /readyz.
 type readiness struct {
 	where    string   // the URL or the socket
@@ -164,7 +161,8 @@ type readiness struct {
 // askReady asks the server of these settings: over the socket beside the database, or else at the address that it listens
 // on. A socket that does not respond may be left from a crash.
 func askReady(ctx context.Context, c config.Config) (readiness, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %s", readyTimeout))
+	const limit = 2500 * time.Millisecond // of both tries; container runtimes kill a health check after some seconds
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no response within %s", limit))
 	defer cancel()
 	if path, err := socket.Path(c.Storage.Path); err == nil {
 		overSocket := func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }
