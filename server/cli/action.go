@@ -29,7 +29,6 @@ func newCall(a action, cmd *cobra.Command, args []string) *call {
 	return &call{action: a, cmd: cmd, args: args, organization: cmd.Flags().Lookup(client.FlagOrganization).Value.String()}
 }
 
-// run makes the request of an action and prints the response.
 func (a action) run(cmd *cobra.Command, args []string) error {
 	c := newCall(a, cmd, args)
 	path, body, err := c.build()

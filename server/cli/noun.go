@@ -113,7 +113,6 @@ func (n noun) command() *cobra.Command {
 	return cmd
 }
 
-// pathArgument is an argument in the path of a request.
 var pathArgument = regexp.MustCompile(`\{([A-Z-]+)\}`)
 
 // complete returns an action with what the noun says about it.

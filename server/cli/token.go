@@ -26,13 +26,30 @@ func newToken() *cobra.Command {
 	cmd := group.Commands()[0]
 	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, external id, e-mail address or name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		user := cmd.Flags().Lookup(flagUser).Value.String()
-		return createToken(newCall(tokenCreate, cmd, args), user)
+		c := newCall(tokenCreate, cmd, args)
+		if err := c.connect(); err != nil {
+			return err
+		}
+		id, err := findUser(cmd.Context(), c.client, cmd.Flags().Lookup(flagUser).Value.String())
+		if err != nil {
+			return err
+		}
+		me, err := c.ask("GET", "/api/v1/whoami/", nil)
+		if err != nil {
+			return err
+		}
+		c.method, c.path = "POST", pathUsers+url.PathEscape(id)+"/access-tokens/"
+		c.members = map[string]any{"organization_id": me.text("organization.id")}
+		path, body, err := c.build()
+		if err != nil {
+			return err
+		}
+		return c.show.print(c, path, body)
 	}
 	return group
 }
 
-// tokenCreate is the request. createToken adds the user and the organization.
+// tokenCreate is the request, without the user and the organization.
 var tokenCreate = action{
 	verb: "create", short: "Create an access token and show it once",
 	long: "Without --user, the token is for the first operator. So you can replace a lost token of the operator.\n\n" +
@@ -41,27 +58,6 @@ var tokenCreate = action{
 	example: "\n--user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
 	fields:  append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
 	show:    thing{secret: "token"},
-}
-
-func createToken(c *call, user string) error {
-	if err := c.connect(); err != nil {
-		return err
-	}
-	id, err := findUser(c.cmd.Context(), c.client, user)
-	if err != nil {
-		return err
-	}
-	me, err := c.ask("GET", "/api/v1/whoami/", nil)
-	if err != nil {
-		return err
-	}
-	c.method, c.path = "POST", pathUsers+url.PathEscape(id)+"/access-tokens/"
-	c.members = map[string]any{"organization_id": me.text("organization.id")}
-	path, body, err := c.build()
-	if err != nil {
-		return err
-	}
-	return c.show.print(c, path, body)
 }
 
 // findUser returns the id of the only user who has an id, external id, e-mail address or name.

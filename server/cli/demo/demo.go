@@ -144,7 +144,6 @@ func (s *demo) call(ctx context.Context, as client.Client, method, path string, 
 	return got
 }
 
-// check fails the step unless it is ok.
 func (s *demo) check(ok bool, format string, args ...any) {
 	if s.err == nil && !ok {
 		s.err = fmt.Errorf(format, args...)
@@ -281,7 +280,6 @@ func (s *demo) retry(ctx context.Context) {
 	s.say("Checked: each attempt is in the log (%s), and the subscription is healthy again.", found)
 }
 
-// attempt is one line of the delivery log.
 type attempt struct {
 	Number  int    `json:"attempt_number"`
 	Outcome string `json:"outcome"`
