@@ -68,25 +68,24 @@ end, it removes the directory.`,
 type bench struct {
 	report
 	table    output.Table // of the figures
-	dir      string
 	receiver receiver
-	hook     string // the URL of the receiver
+	hook     *httptest.Server // of the receiver
 	server   *child.Server
 	operator client.Client
 	key      string // an API key that may publish
 }
 
 // run runs all sections, until they end or a signal comes. Later signals change nothing: the clean-up takes no time.
-func (b *bench) run(ctx context.Context, progress io.Writer) (err error) {
+func (b *bench) run(ctx context.Context, progress io.Writer) error {
 	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	if b.dir, err = child.Directory("keyhook-bench-"); err != nil {
+	dir, err := child.Directory("keyhook-bench-")
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(b.dir)
-	hook := httptest.NewServer(&b.receiver)
-	defer hook.Close()
-	b.hook = hook.URL
-	b.server, err = child.Start(ctx, b.dir,
+	defer os.RemoveAll(dir)
+	b.hook = httptest.NewServer(&b.receiver)
+	defer b.hook.Close()
+	b.server, err = child.Start(ctx, dir,
 		"KEYHOOK_EGRESS_ALLOW_HTTP=true", "KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(maxConnections))
 	if err == nil {
 		defer b.server.Kill()
@@ -142,7 +141,7 @@ func (b *bench) write(w io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(w, "keyhook %s (%s, %s, %d processors)\n", b.Version, b.Go, b.Platform, b.Processors)
 	fmt.Fprintf(w, "%d events of %d bytes over %d connections. The database is in %s. The server has its default settings.\n\n",
-		b.Events, b.Body, b.Connections, filepath.Dir(b.dir))
+		b.Events, b.Body, b.Connections, filepath.Dir(filepath.Dir(b.server.Database)))
 	return b.table.Write(w)
 }
 
@@ -186,7 +185,7 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 		measurements []measurement
 	}{
 		{"direct requests, without Keyhook", []measurement{
-			{"direct", "direct POSTs, without Keyhook", load{b.hook, post, http.StatusOK, 2 * b.Events, 0}, 1, 0},
+			{"direct", "direct POSTs, without Keyhook", load{b.hook.URL, post, http.StatusOK, 2 * b.Events, 0}, 1, 0},
 		}},
 		{"latency at a steady rate", b.publishing("steady", steady, 1, 1, steadyRate)}, // early, while the disk is idle
 		{"events without a subscription", b.publishing("publish", "events published and on disk", 0, 1, 0)},
@@ -194,7 +193,7 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 		{"fan-out", b.publishing("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.Fanout), b.Fanout, 1, 0)},
 		{"batches", b.publishing("batch", fmt.Sprintf("deliveries, events published in batches of %d", batchSize), 1, batchSize, 0)},
 		{"checks of a key", []measurement{
-			{"direct_get", "direct GETs, without Keyhook", load{b.hook, get, http.StatusOK, b.Events, 0}, 1, 0},
+			{"direct_get", "direct GETs, without Keyhook", load{b.hook.URL, get, http.StatusOK, b.Events, 0}, 1, 0},
 			{"key_checks", "checks of a key (forward authentication)", load{b.server.URL, check, http.StatusOK, b.Events, 0}, 1, 0},
 		}},
 	}
@@ -224,7 +223,7 @@ func (b *bench) publishing(name, title string, fanout, batch, rate int) []measur
 // without a subscription. With a rate of requests, it measures how long an event takes from the request that publishes it until
 // the receiver has it.
 func (b *bench) measure(ctx context.Context, m measurement) error {
-	wanted := map[string]any{"url": b.hook + "/" + m.name, "event_types": []string{"bench." + m.name}}
+	wanted := map[string]any{"url": b.hook.URL + "/" + m.name, "event_types": []string{"bench." + m.name}}
 	for range m.fanout {
 		if err := b.operator.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, nil); err != nil {
 			return err
