@@ -110,21 +110,13 @@ func (c *Catalogue) PutEventType(ctx context.Context, by access.Actor, eventType
 
 // requireRoom refuses a type with which the catalogue would be too large.
 func requireRoom(t *sqlite.Tx, e webhook.EventType) error {
-	var others struct {
-		Types int `db:"types"`
-		Bytes int `db:"bytes"`
-	}
-	if err := t.Get(&others, `
-		SELECT count(*) AS types, coalesce(sum(size), 0) AS bytes FROM event_types INDEXED BY event_types_by_size WHERE type <> ?`, e.Type); err != nil {
-		return err
-	}
 	size := len(e.Type) + len(e.Description) + len(e.Group) + len(e.Example) + len(e.Schema)
-	if others.Types >= webhook.MaxCatalogue || others.Bytes+size > webhook.MaxCatalogueSize {
-		return fault.New(fault.Invalid, "catalogue_full",
-			"The catalogue may have %d event types, and %d bytes of texts in all; delete a type, or shorten an example or a schema.",
-			webhook.MaxCatalogue, webhook.MaxCatalogueSize)
-	}
-	return nil
+	refusal := fault.New(fault.Invalid, "catalogue_full",
+		"The catalogue may have %d event types, and %d bytes of texts in all; delete a type, or shorten an example or a schema.",
+		webhook.MaxCatalogue, webhook.MaxCatalogueSize)
+	return sqlite.RefuseIf(t, refusal, `
+		SELECT count(*) FROM event_types INDEXED BY event_types_by_size WHERE type <> ?
+		HAVING count(*) >= ? OR coalesce(sum(size), 0) + ? > ?`, e.Type, webhook.MaxCatalogue, size, webhook.MaxCatalogueSize)
 }
 
 // DeleteEventType removes a type from the catalogue. Subscriptions and events of the type stay. Faults: NotFound.
