@@ -13,11 +13,10 @@ const saveInterval = time.Minute
 type Watch struct {
 	log *slog.Logger
 
-	mu      sync.Mutex // guards the fields below
-	state   State
-	at      time.Time // time of the last observation; its monotonic reading does not jump
-	saved   time.Time // when the state was last saved
-	changed bool      // the state must be saved at once
+	mu    sync.Mutex // guards the fields below
+	state State
+	at    time.Time // time of the last observation; its monotonic reading does not jump
+	saved time.Time // when the state was last saved; zero: it must be saved at once
 }
 
 // NewWatch returns a watch that knows nothing.
@@ -36,7 +35,7 @@ func (w *Watch) Start(saved State) {
 func (w *Watch) Set(state State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state, w.at, w.changed = state, time.Now(), true
+	w.state, w.at, w.saved = state, time.Now(), time.Time{}
 }
 
 // Observe observes the clock, logs a jump, and returns the new state.
@@ -52,7 +51,7 @@ func (w *Watch) Observe() State {
 	if change == Nothing {
 		return w.state
 	}
-	w.changed = true
+	w.saved = time.Time{}
 	current, expected := now.UTC(), time.UnixMilli(before.Seen).Add(elapsed).UTC()
 	switch change {
 	case Jumped:
@@ -76,14 +75,14 @@ func (w *Watch) TrustedTime() (now int64, ok bool) {
 func (w *Watch) SaveDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.changed || time.Since(w.saved) >= saveInterval
+	return time.Since(w.saved) >= saveInterval
 }
 
 // StateToSave returns the state that the caller saves now. If that fails, saving is due again a minute later.
 func (w *Watch) StateToSave() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.saved, w.changed = time.Now(), false
+	w.saved = time.Now()
 	return w.state
 }
 
@@ -91,6 +90,6 @@ func (w *Watch) StateToSave() State {
 func (w *Watch) Accept() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state.Doubt, w.changed = nil, true // saved again, because the doubt may have been saved meanwhile
+	w.state.Doubt, w.saved = nil, time.Time{} // saved again, because the doubt may have been saved meanwhile
 	w.log.Warn("The clock was accepted. Old rows are deleted again.", "clock", time.UnixMilli(w.state.Seen).UTC())
 }
