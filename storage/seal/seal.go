@@ -76,9 +76,7 @@ func must[T any](value T, err error) T {
 func (r *Ring) Seal(plaintext []byte, associated string) []byte {
 	active := r.keys[0]
 	ciphertext := active.aead.Seal(nil, nil, plaintext, associatedData(active.id, associated))
-	sealed := append(make([]byte, 0, len(version)+idSize+2+encoding.EncodedLen(len(ciphertext))), version...)
-	sealed = append(append(append(sealed, '.'), active.id...), '.')
-	return encoding.AppendEncode(sealed, ciphertext)
+	return encoding.AppendEncode(associatedData(active.id, ""), ciphertext)
 }
 
 // Open decrypts a text that Seal returned for the same associated name. The error is or wraps ErrUnknownKey, ErrVersion or
@@ -131,7 +129,8 @@ func split(sealed []byte) (id string, encoded []byte, err error) {
 	return id, encoded, nil
 }
 
-// associatedData returns the associated data. The first two parts have a fixed form, so different parts give different bytes.
+// associatedData returns the associated data. It begins as a sealed text does. The first two parts have a fixed form, so different
+// parts give different bytes.
 func associatedData(id, associated string) []byte {
 	return []byte(version + "." + id + "." + associated)
 }
