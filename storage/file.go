@@ -43,7 +43,6 @@ type State = sqlite.State
 // The states of a file that Open accepts.
 const (
 	None     = sqlite.None
-	Closed   = sqlite.Closed
 	LeftOpen = sqlite.LeftOpen
 	Outdated = sqlite.Outdated
 )

@@ -15,7 +15,6 @@ import (
 )
 
 func init() {
-	sqlx.BindDriver(driver, sqlx.QUESTION)
 	modernc.StrictPragmas(true)
 	// Closing any descriptor of the file drops a process's POSIX locks on it; open-file-description locks survive that.
 	// The only error is "too late", which cannot be before the first open.
@@ -33,11 +32,7 @@ func RegisterFunction(name string, fn func(text string, blob []byte) (bool, erro
 		if !isText || !isBlob {
 			return nil, fmt.Errorf("%s takes a text and a blob, not %T and %T", name, args[0], args[1])
 		}
-		is, err := fn(text, blob)
-		if err != nil || !is {
-			return int64(0), err
-		}
-		return int64(1), nil
+		return fn(text, blob)
 	})
 }
 

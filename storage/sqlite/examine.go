@@ -57,7 +57,7 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if i.leftOpen {
 		return LeftOpen, nil
 	}
-	if err := i.read(ctx, nil, "immutable=1", "mode=ro"); err != nil {
+	if err := i.read(ctx, func(*sqlx.DB) error { return nil }, "immutable=1", "mode=ro"); err != nil {
 		return None, Advise(err)
 	}
 	switch {
@@ -94,17 +94,15 @@ func (i *inspection) prepare() error {
 	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: ownership.WasMade(i.o.Path)})
 }
 
-// read compares the database with the schema. check may be nil; it may read the whole file before Recognize decides.
+// read compares the database with the schema. check may read the whole file before Recognize decides.
 // options are the options of the connection.
 func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) error {
 	return readDatabase(ctx, i.o.Path, func(db *sqlx.DB) error {
 		if err := i.compare(ctx, db); err != nil || i.noTables {
 			return err
 		}
-		if check != nil {
-			if err := check(db); err != nil {
-				return err
-			}
+		if err := check(db); err != nil {
+			return err
 		}
 		return i.o.Recognize(ctx, i.o.Path, db)
 	}, options...)

@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,9 +193,7 @@ func (f *File) Statements(ctx context.Context) (texts []string, err error) {
 		})
 	}
 	err = f.Write(ctx, Work{}, func(t *Tx) error {
-		for text := range t.statements {
-			texts = append(texts, text)
-		}
+		texts = slices.AppendSeq(texts, maps.Keys(t.statements))
 		return nil
 	})
 	return texts, err
