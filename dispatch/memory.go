@@ -11,11 +11,8 @@ const (
 )
 
 func (s *scheduler) jobsToRead(l *lane) int {
-	n := min(s.lanes.laneRoom(l)/l.memory.averageJob, l.maxQueued()-l.stages[queued])
-	if l.memory.used == 0 && s.lanes.orgHasRoom(l, maxWeight) {
-		n = max(n, 1)
-	}
-	return max(n, 0)
+	least := one(l.memory.used == 0 && s.lanes.orgHasRoom(l, maxWeight))
+	return max(min(s.lanes.laneRoom(l)/l.memory.averageJob, l.maxQueued()-l.stages[queued]), least)
 }
 
 // limitedHeadBytes is the weight of the jobs that a lane with a rate limit may always read ahead, even at a low rate.
