@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -215,9 +216,12 @@ func (a *Alerter) look(ctx context.Context) {
 			a.tell(a.options.conditionMessage(c), f)
 		}
 	}
-	a.tellSubscriptions(ctx, now)
-	a.tellCredentials(ctx, now, CredentialsLeaked, a.options.Store.Leaked)
-	a.tellCredentials(ctx, now, CredentialsExpire, a.options.Store.Expiring)
+	err := errors.Join(a.tellSubscriptions(ctx, now),
+		a.tellCredentials(ctx, now, CredentialsLeaked, a.options.Store.Leaked), a.tellCredentials(ctx, now, CredentialsExpire, a.options.Store.Expiring))
+	if err != nil && !a.readFails { // the first of several failures
+		a.log.Warn("cannot read of what alerts must tell; the server tries again", "error", err)
+	}
+	a.readFails = err != nil
 }
 
 // mayTell reports whether a message of a kind may be sent now. due says that there is something to tell.
@@ -233,18 +237,9 @@ func (a *Alerter) mayTell(kind Kind, due bool, now time.Time) bool {
 	return w.flight == nil && !now.Before(w.opensAt) && now.Sub(w.dueSince) >= min(collectTime, a.options.Interval/4)
 }
 
-// noteRead logs the first of several failures to read the store.
-func (a *Alerter) noteRead(err error) {
-	if err != nil && !a.readFails {
-		a.log.Warn("cannot read of what alerts must tell; the server tries again", "error", err)
-	}
-	a.readFails = err != nil
-}
-
 // tellCredentials sends alerts of one kind about API keys and access tokens. read lists those that no alert has named yet.
-func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, read func(context.Context, int64, int) ([]webhook.CredentialNews, error)) {
+func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, read func(context.Context, int64, int) ([]webhook.CredentialNews, error)) error {
 	all, err := read(ctx, now.UnixMilli(), maxUntold)
-	a.noteRead(err)
 	var due []webhook.CredentialNews
 	f := &flight{at: now}
 	for _, o := range all {
@@ -256,16 +251,16 @@ func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind,
 	if a.mayTell(kind, len(due) > 0, now) {
 		a.tell(a.options.credentialsMessage(kind, due), f)
 	}
+	return err
 }
 
 // tellSubscriptions tells of subscriptions that fail for long, that became disabled or that are active again.
-func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
+func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) error {
 	failingBefore := int64(0)
 	if a.options.Failing > 0 {
 		failingBefore = now.Add(-a.options.Failing).UnixMilli()
 	}
 	untold, err := a.options.Store.Untold(ctx, failingBefore, maxUntold)
-	a.noteRead(err)
 	due := map[Kind][]webhook.Untold{}
 	for _, sub := range untold {
 		kind := SubscriptionDisabled
@@ -284,6 +279,7 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 			a.tell(a.options.subscriptionMessage(kind, len(due[kind]), a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
+	return err
 }
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.

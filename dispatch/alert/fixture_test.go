@@ -67,6 +67,7 @@ type server struct {
 // conditions are the present conditions of a server.
 type conditions struct {
 	refuses, late error
+	unread        error // of the reads of subscriptions, but not of credentials
 	free          uint64
 	unsaved       int64
 }
@@ -88,6 +89,13 @@ func (s *server) get() conditions {
 
 func (s *server) Ready(context.Context) (string, error) { return "", s.get().refuses }
 func (s *server) Free() (uint64, bool)                  { return s.get().free, true }
+
+func (s *server) Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error) {
+	if err := s.get().unread; err != nil {
+		return nil, err
+	}
+	return s.Store.Untold(ctx, failingBefore, limit)
+}
 
 func (s *server) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	if err := s.get().refuses; err != nil {

@@ -535,3 +535,20 @@ func TestManyOrganizationsInOneMessage(t *testing.T) {
 		}
 	})
 }
+
+// TestReadsThatFailAreLoggedOnce has reads that fail for minutes beside others that succeed.
+func TestReadsThatFailAreLoggedOnce(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		failing := healthy
+		failing.unread = errBroken
+		for i := range 2 {
+			x.set(failing)
+			time.Sleep(5 * time.Minute)
+			if n := x.log.count("cannot read of what alerts must tell"); n != i+1 {
+				t.Errorf("outage %d: %d warnings in all", i+1, n)
+			}
+			x.set(healthy)
+			time.Sleep(time.Minute)
+		}
+	})
+}
