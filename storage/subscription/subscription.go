@@ -59,6 +59,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 	rows := len(*c.EventTypes)
 	work := sqlite.Work{Payer: organization, Cost: rows, Measure: s.audited(organization, rows, access.SubscriptionCreated)}
 	created, err := sqlite.Returning(ctx, s.file, work, func(t *sqlite.Tx) (sub webhook.Subscription, err error) {
+		c := c // a write on a full disk may run twice
 		if err := s.memory.Quotas.RequireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
@@ -268,7 +269,10 @@ func (s *Subscriptions) Remove(t *sqlite.Tx, organization, row int64, health web
 		WHERE id = ?2`, t.Now(), row); err != nil {
 		return err
 	}
-	if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
+	if err := dropPatterns(t, row); err != nil {
+		return err // SQLite may have ended the transaction, and then another statement would be one of its own
+	}
+	if err := dropHeaders(t, row); err != nil {
 		return err
 	}
 	s.memory.Fanout.SetTypes(organization, row, nil)
