@@ -3,9 +3,15 @@
 package backup
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // Contents describes the contents of a database.
@@ -58,3 +64,30 @@ var bare = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.db$`)
 // ValidName reports whether the API accepts this name of a backup. It has no directory, and it is not the name of
 // another file of a database.
 func ValidName(name string) bool { return bare.MatchString(name) }
+
+// prune removes the oldest dated copies, so that keep of them are left, and returns their names. The copy that was just made
+// stays, even if the clock was set back and it looks the oldest. Files of other users are neither counted nor removed.
+func prune(made, database string, keep int) ([]string, error) {
+	if keep <= 0 {
+		return nil, nil
+	}
+	dir := filepath.Dir(made)
+	entries, err := os.ReadDir(dir) // sorted by name, and so by time
+	if err != nil {
+		return nil, fmt.Errorf("look for older copies: %w", err)
+	}
+	var dated, removed []string
+	for _, e := range entries {
+		if IsDated(e.Name(), database) && e.Name() != filepath.Base(made) && disk.IsOwn(filepath.Join(dir, e.Name())) {
+			dated = append(dated, e.Name())
+		}
+	}
+	for _, name := range dated[:max(0, len(dated)-(keep-1))] {
+		if failed := disk.Remove(filepath.Join(dir, name)); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, err
+}
