@@ -214,7 +214,7 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2660,
-	"dispatch/alert":               1270,
+	"dispatch/alert":               1260,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
 	"dispatch/sender":              470,
@@ -224,13 +224,13 @@ var budget = map[string]int{
 	"server/apply":                 850,
 	"server/build":                 90,
 	"server/check":                 590,
-	"server/cli":                   2480,
+	"server/cli":                   2470,
 	"server/cli/about":             50,
 	"server/cli/apply":             760,
 	"server/cli/bench":             420,
 	"server/cli/child":             140,
 	"server/cli/client":            360,
-	"server/cli/database":          330,
+	"server/cli/database":          320,
 	"server/cli/demo":              670,
 	"server/cli/doctor":            730,
 	"server/cli/leak":              80,
@@ -241,7 +241,7 @@ var budget = map[string]int{
 	"server/console":               410,
 	"server/credential":            330,
 	"server/docs":                  680,
-	"server/exchange":              830,
+	"server/exchange":              820,
 	"server/explain":               910, // a detail has parts, so that the console cuts no sentence
 	"server/form":                  1660,
 	"server/metrics":               510,
@@ -251,16 +251,16 @@ var budget = map[string]int{
 	"server/socket":                250,
 	"server/usage":                 190,
 	"server/webhooks":              1290,
-	"storage":                      1000,
+	"storage":                      990,
 	"storage/access":               1430,
 	"storage/audit":                180,
 	"storage/backup":               330,
 	"storage/catalogue":            140,
 	"storage/clock":                210,
 	"storage/delivery":             110,
-	"storage/directory":            2720,
+	"storage/directory":            2710,
 	"storage/disk":                 690,
-	"storage/encryption":           560,
+	"storage/encryption":           550,
 	"storage/fanout":               280,
 	"storage/filter":               440,
 	"storage/fault":                170,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50060 // the aim is 50,000
+	budgetOfAll    = 50010 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -38,9 +38,9 @@ type auditTarget struct {
 
 func newAuditBody(e access.AuditEvent) auditBody {
 	return auditBody{
-		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, exchange.NullIfEmpty(e.Actor.ID), e.Name},
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, access.NullIfEmpty(e.Actor.ID), e.Name},
 		OrganizationID: e.OrganizationID, OrganizationExternalID: e.OrganizationExternalID, OrganizationName: e.OrganizationName,
-		Target: auditTarget{e.TargetType, e.TargetID}, IP: exchange.NullIfEmpty(e.IP), RequestID: exchange.NullIfEmpty(e.RequestID),
+		Target: auditTarget{e.TargetType, e.TargetID}, IP: access.NullIfEmpty(e.IP), RequestID: access.NullIfEmpty(e.RequestID),
 		At: exchange.Time(e.At), Details: json.RawMessage(e.Details),
 	}
 }

@@ -70,7 +70,7 @@ func (h *handlers) createKey(x *exchange.Exchange) error {
 	credential := access.Mint(h.options.KeyPrefix)
 	key, err := h.options.Store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
 		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
-		ExternalID: exchange.NullIfEmpty(form.Or(external, "")), AllowedNetworks: networks,
+		ExternalID: access.NullIfEmpty(form.Or(external, "")), AllowedNetworks: networks,
 	})
 	if err != nil {
 		return err

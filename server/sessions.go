@@ -197,7 +197,7 @@ func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 		}
 	}
 	body := whoamiBody{
-		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
+		User:         whoamiUser{p.User.ID, access.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
 		Organization: platform.OrganizationName{ID: p.Organization.ID, Name: p.Organization.Name, ExternalID: p.Organization.ExternalID},
 		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),

@@ -28,9 +28,9 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 		taken := fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.")
 		taken.Existing = name
 		return r, taken.Because(err)
-	case errors.Is(err, ErrBackupRunning):
+	case errors.Is(err, backup.ErrRunning):
 		return r, fault.New(fault.Conflict, "backup_running", "Another backup is running; wait until it ends.").Because(err)
-	case errors.Is(err, ErrNoSpace):
+	case errors.Is(err, sqlite.ErrNoSpace):
 		return r, fault.New(fault.Unavailable, "no_space", "The disk has too little space for a backup; free some space on the server.").Because(err)
 	case errors.Is(err, disk.ErrAccess):
 		return r, fault.New(fault.Unavailable, "backup_directory_unusable",

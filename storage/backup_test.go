@@ -226,7 +226,7 @@ func TestConcurrentBackups(t *testing.T) {
 						mu.Lock()
 						made = append(made, r.File)
 						mu.Unlock()
-					case !errors.Is(err, storage.ErrBackupRunning) && !errors.Is(err, storage.ErrExists):
+					case !errors.Is(err, backup.ErrRunning) && !errors.Is(err, storage.ErrExists):
 						t.Errorf("error %v", err)
 					}
 				}

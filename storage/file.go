@@ -20,16 +20,14 @@ import (
 // The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
 // do.
 var (
-	ErrInUse         = ownership.ErrInUse
-	ErrNewerSchema   = sqlite.ErrNewerSchema
-	ErrSchema        = sqlite.ErrSchema
-	ErrForeignFile   = sqlite.ErrForeignFile
-	ErrNoFile        = sqlite.ErrNoFile
-	ErrDamaged       = sqlite.ErrDamaged
-	ErrExists        = backup.ErrExists
-	ErrBackupRunning = backup.ErrRunning
-	ErrNoSpace       = sqlite.ErrNoSpace
-	ErrFailed        = sqlite.ErrFailed
+	ErrInUse       = ownership.ErrInUse
+	ErrNewerSchema = sqlite.ErrNewerSchema
+	ErrSchema      = sqlite.ErrSchema
+	ErrForeignFile = sqlite.ErrForeignFile
+	ErrNoFile      = sqlite.ErrNoFile
+	ErrDamaged     = sqlite.ErrDamaged
+	ErrExists      = backup.ErrExists
+	ErrFailed      = sqlite.ErrFailed
 
 	ErrKey        = encryption.ErrKey
 	ErrKeyMissing = encryption.ErrKeyMissing

@@ -229,11 +229,3 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	b = webhook.AppendTime(b, int64(t))
 	return append(b, '"'), nil
 }
-
-// NullIfEmpty returns v, or null if it is the zero value, such as an empty string.
-func NullIfEmpty[T comparable](v T) *T {
-	if v == *new(T) {
-		return nil
-	}
-	return &v
-}

@@ -27,7 +27,7 @@ func (h *Endpoints) readOrganization(ctx context.Context, f *form.Form) access.O
 	f.Require("name", "plan")
 	c := h.readOrganizationChange(ctx, f)
 	return access.Organization{
-		Name: form.Or(c.Name, ""), Plan: form.Or(c.Plan, ""), ExternalID: exchange.NullIfEmpty(form.Or(c.ExternalID, "")),
+		Name: form.Or(c.Name, ""), Plan: form.Or(c.Plan, ""), ExternalID: access.NullIfEmpty(form.Or(c.ExternalID, "")),
 	}
 }
 
@@ -111,7 +111,7 @@ type memberBody struct {
 }
 
 func newMemberBody(m access.Member) memberBody {
-	return memberBody{m.UserID, exchange.NullIfEmpty(m.Email), m.Name, m.Role, UserKind(m.IsService)}
+	return memberBody{m.UserID, access.NullIfEmpty(m.Email), m.Name, m.Role, UserKind(m.IsService)}
 }
 
 // ListMembers lists the members of an organization, newest user first.

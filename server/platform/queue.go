@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -38,7 +39,7 @@ func (h *Endpoints) respondQueue(ctx context.Context, x *exchange.Exchange, body
 	}
 	body.PendingDeliveries, body.PendingSubscriptions = q.Deliveries, q.Subscriptions
 	if q.Hold != nil {
-		body.Held, body.HeldSince, body.Reason = true, new(exchange.Time(q.Hold.Since)), exchange.NullIfEmpty(q.Hold.Reason)
+		body.Held, body.HeldSince, body.Reason = true, new(exchange.Time(q.Hold.Since)), access.NullIfEmpty(q.Hold.Reason)
 	}
 	body.Pending = exchange.Each(q.Largest, func(w webhook.Queued) queuedBody {
 		host := webhook.URLHost(w.URL)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/clock"
 )
@@ -62,7 +63,7 @@ func (h *Endpoints) ReadSystem(x *exchange.Exchange) error {
 		StartedAt: exchange.Time(h.started.UnixMilli()), Uptime: int64(now.Sub(h.started) / time.Second), Now: exchange.Time(now.UnixMilli()),
 		Database: database,
 	}
-	body.Deliveries.Warning, body.Clock.Trusted = exchange.NullIfEmpty(warning), h.Store.Clock().Trusted()
+	body.Deliveries.Warning, body.Clock.Trusted = access.NullIfEmpty(warning), h.Store.Clock().Trusted()
 	return x.OK(body)
 }
 
@@ -88,7 +89,7 @@ func ClockWarning(s clock.State) string {
 func (h *Endpoints) ReadClock(x *exchange.Exchange) error {
 	s := h.Store.Clock()
 	body := clockBody{
-		Now: exchange.Time(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: exchange.NullIfEmpty(ClockWarning(s)),
+		Now: exchange.Time(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: access.NullIfEmpty(ClockWarning(s)),
 	}
 	if d := s.Doubt; d != nil {
 		body.LastTrustedAt, body.DoubtedSince = new(exchange.Time(d.Trusted)), new(exchange.Time(d.Since))
@@ -149,6 +150,6 @@ func (h *Endpoints) CreateBackup(x *exchange.Exchange) error {
 	return x.Respond(http.StatusCreated, backupBody{
 		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
 		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
-		Removed: append([]string{}, r.Removed...), Warning: exchange.NullIfEmpty(r.Warning),
+		Removed: append([]string{}, r.Removed...), Warning: access.NullIfEmpty(r.Warning),
 	})
 }

@@ -21,7 +21,7 @@ type userBody struct {
 }
 
 func newUserBody(u access.User) userBody {
-	return userBody{u.ID, exchange.NullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, UserKind(u.IsService()), exchange.NullIfEmpty(u.ServiceOfName), (*exchange.Time)(u.ErasedAt)}
+	return userBody{u.ID, access.NullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, UserKind(u.IsService()), access.NullIfEmpty(u.ServiceOfName), (*exchange.Time)(u.ErasedAt)}
 }
 
 // UserKind is the kind of a user in a response.
@@ -38,7 +38,7 @@ func readUser(_ context.Context, f *form.Form) access.User {
 	c := readUserFields(f, f.Email("email"))
 	email := form.Or(c.Email, "")
 	return access.User{
-		Email: email, Name: form.Or(c.Name, email), ExternalID: exchange.NullIfEmpty(form.Or(c.ExternalID, "")),
+		Email: email, Name: form.Or(c.Name, email), ExternalID: access.NullIfEmpty(form.Or(c.ExternalID, "")),
 		IsActive: form.Or(c.IsActive, true),
 	}
 }

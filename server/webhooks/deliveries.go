@@ -48,12 +48,12 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 	return attemptBody{
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
-		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: exchange.NullIfEmpty(a.Error), Hint: hintOf(a.Error),
+		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: access.NullIfEmpty(a.Error), Hint: hintOf(a.Error),
 		AttemptedAt: exchange.Time(a.AttemptedAt), NextAttemptAt: (*exchange.Time)(s.NextAttempt(a.NextAttemptAt, time.Now().UnixMilli())),
 	}
 }
 
-func hintOf(failure string) *string { return exchange.NullIfEmpty(string(explain.HintOf(failure))) }
+func hintOf(failure string) *string { return access.NullIfEmpty(string(explain.HintOf(failure))) }
 
 // Test sends a test event to a subscription, and responds with the attempt.
 func (h Endpoints) Test(x *exchange.Exchange, id string) error {

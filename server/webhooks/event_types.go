@@ -19,7 +19,7 @@ type eventTypeBody struct {
 }
 
 func newEventTypeBody(t webhook.EventType) eventTypeBody {
-	return eventTypeBody{t.Type, exchange.NullIfEmpty(t.Description), exchange.NullIfEmpty(t.Group), t.Example, t.Schema, (*exchange.Time)(t.LastSeenAt)}
+	return eventTypeBody{t.Type, access.NullIfEmpty(t.Description), access.NullIfEmpty(t.Group), t.Example, t.Schema, (*exchange.Time)(t.LastSeenAt)}
 }
 
 func (h Endpoints) eventTypes(x *exchange.Exchange, only string) ([]webhook.EventType, error) {

@@ -240,8 +240,8 @@ func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 		d := r.Explain()
 		return explainedDeliveryBody{
 			SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Text(), Parts: d.Detail,
-			LastError: exchange.NullIfEmpty(d.LastError), Hint: exchange.NullIfEmpty(string(d.Hint)),
-			Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
+			LastError: access.NullIfEmpty(d.LastError), Hint: access.NullIfEmpty(string(d.Hint)),
+			Action: access.NullIfEmpty(string(d.Mend.Action)), Advice: access.NullIfEmpty(explain.Command(d.Mend)),
 			NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
 		}
 	}

@@ -95,7 +95,7 @@ func (h Endpoints) Recover(x *exchange.Exchange, id string) error {
 	return respondAccepted(x, f, func(ctx context.Context) (webhook.Recovery, error) {
 		return h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)
 	}, func(r webhook.Recovery) recoveryBody {
-		return recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since), exchange.NullIfEmpty(string(r.BlockedBy))}
+		return recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since), access.NullIfEmpty(string(r.BlockedBy))}
 	})
 }
 
@@ -146,7 +146,7 @@ func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...str
 		}
 		return h.Store.SendListed(ctx, x.Actor(), x.Organization(), r)
 	}, func(r webhook.BulkResult) bulkBody {
-		return bulkBody{r.Events, r.Deliveries, r.Subscriptions, r.Pending, exchange.NullIfEmpty(string(r.BlockedBy))}
+		return bulkBody{r.Events, r.Deliveries, r.Subscriptions, r.Pending, access.NullIfEmpty(string(r.BlockedBy))}
 	})
 }
 

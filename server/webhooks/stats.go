@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -174,10 +175,10 @@ func newBacklogBody(sum webhook.PendingSummary) backlogBody {
 			oldest = b.OldestDue
 		}
 		body.Blocked = append(body.Blocked, blockedBody{
-			exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, exchange.NullIfEmpty(exchange.Time(b.OldestDue)),
+			access.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, access.NullIfEmpty(exchange.Time(b.OldestDue)),
 		})
 	}
-	body.OldestDueAt = exchange.NullIfEmpty(exchange.Time(oldest))
+	body.OldestDueAt = access.NullIfEmpty(exchange.Time(oldest))
 	return body
 }
 

@@ -59,10 +59,10 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 		headers[name] = nil // no response shows a value
 	}
 	return subscriptionBody{
-		ID: s.ID, URL: exchange.NullIfEmpty(s.URL), EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: exchange.NullIfEmpty(exchange.Time(s.FailingSince)),
-		LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
-		BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
+		ID: s.ID, URL: access.NullIfEmpty(s.URL), EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: access.NullIfEmpty(exchange.Time(s.FailingSince)),
+		LastError: access.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
+		BlockedBy: access.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Filter: s.Filter, FilterChangedAt: (*exchange.Time)(s.FilterChangedAt), Headers: headers, PendingDeliveries: s.PendingDeliveries,
 		OrganizationID: s.OrganizationID, OrganizationExternalID: s.OrganizationExternalID, OrganizationName: s.OrganizationName,
 		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),

@@ -82,12 +82,12 @@ func Set[T any](field, to *T) {
 	}
 }
 
-// NullIfEmpty returns a text, or nil if it is empty.
-func NullIfEmpty(text string) *string {
-	if text == "" {
+// NullIfEmpty returns a value, or nil if it is the zero value.
+func NullIfEmpty[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &text
+	return &v
 }
 
 // SeedPlans lists the plans that a new instance starts with. An operator may edit them.
