@@ -46,15 +46,13 @@ func (r *report) checkSettings(flags *pflag.FlagSet) (areValid bool) {
 // not in c, so this reads it from the environment or from its file.
 func (r *report) checkSecrets(c config.Config) {
 	before := len(r.Findings)
-	for _, secret := range []struct {
-		name string
-		text redact.Text
-	}{{"encryption.key", c.Encryption.Key}, {"bootstrap.token", c.Bootstrap.Token}} {
-		env := "KEYHOOK_" + strings.ToUpper(strings.ReplaceAll(secret.name, ".", "_"))
+	values := []redact.Text{c.Encryption.Key, c.Bootstrap.Token}
+	for i, name := range []string{"encryption.key", "bootstrap.token"} {
+		env := "KEYHOOK_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
 		content, _ := os.ReadFile(os.Getenv(env + "_FILE")) // the problem of the setting says what is wrong with the file
-		text := cmp.Or(secret.text.Reveal(), os.Getenv(env), strings.TrimSuffix(string(content), "\n"))
+		text := cmp.Or(values[i].Reveal(), os.Getenv(env), strings.TrimSuffix(string(content), "\n"))
 		if defect := defectOf(text); defect != "" {
-			r.warning("secrets", "check where the secret is set, but do not change the key of an existing database", "%s: %s", secret.name, defect)
+			r.warning("secrets", "check where the secret is set, but do not change the key of an existing database", "%s: %s", name, defect)
 		}
 	}
 	if len(r.Findings) == before {
