@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50010 // the aim is 50,000
+	budgetOfAll    = 50000 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

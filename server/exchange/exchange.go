@@ -111,8 +111,7 @@ func (p *Path) Value(name string) string {
 // external id in the organization of the caller. An id is not looked up here. Every text that may name a subscription or an API key
 // is resolved here; the store resolves organizations and users. find returns NotFound if nothing has the external id.
 func (x *Exchange) ResolveID(text string, t access.IDType,
-	find func(ctx context.Context, organization int64, externalID string) (string, error),
-) (string, error) {
+	find func(ctx context.Context, organization int64, externalID string) (string, error)) (string, error) {
 	switch {
 	case t.Valid(text):
 		return text, nil
