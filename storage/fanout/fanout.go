@@ -24,7 +24,8 @@ import (
 // invalidates everything.
 type Cache struct {
 	subscriptions map[int64]*Subscription
-	conditions    int                          // bytes of the filters of subscriptions, about
+	filters       map[int64]filter.Filter      // of these subscriptions; the others have none
+	conditions    int                          // bytes of the filters, about
 	matching      map[int64]map[string][]int64 // by organization and event type
 	matches       int                          // rows in matching, plus listCost for each list
 	newsMinute    int64                        // in which healthNews are counted
@@ -36,7 +37,7 @@ type Cache struct {
 // New returns an empty cache. probedEvery is Policy.ProbeDisabled.
 func New(probedEvery time.Duration, log *slog.Logger) *Cache {
 	return &Cache{
-		subscriptions: map[int64]*Subscription{}, matching: map[int64]map[string][]int64{}, healthNews: map[int64]int{},
+		subscriptions: map[int64]*Subscription{}, filters: map[int64]filter.Filter{}, matching: map[int64]map[string][]int64{}, healthNews: map[int64]int{},
 		probedEvery: probedEvery, log: log,
 	}
 }
@@ -50,17 +51,18 @@ const (
 	maxConditions    = 8 << 20 // bytes of filters
 )
 
-// Subscription has the columns of a subscription that fan-out and the attempts need.
+// Subscription has the columns of a subscription that fan-out and the attempts need. It has no filter: an event may have thousands of
+// receivers, and their filters together are too large for memory.
 type Subscription struct {
-	webhook.Gate               // without the hold of the queue
-	RowID        int64         `db:"id"`
-	ID           string        `db:"public_id"`
-	Organization int64         `db:"organization_id"`
-	Host         string        `db:"host"`         // of the URL, normalized
-	AuditEvents  bool          `db:"audit_events"` // the subscription receives audit events
-	Ordered      bool          `db:"ordered"`
-	Filter       filter.Filter `db:"filter"`
-	Feed         bool          `db:"feed"` // the subscription has no URL
+	webhook.Gate        // without the hold of the queue
+	RowID        int64  `db:"id"`
+	ID           string `db:"public_id"`
+	Organization int64  `db:"organization_id"`
+	Host         string `db:"host"`         // of the URL, normalized
+	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
+	Ordered      bool   `db:"ordered"`
+	Filtered     bool   `db:"-"`    // the subscription has a filter
+	Feed         bool   `db:"feed"` // the subscription has no URL
 
 	// The times of the last success and failure that the caller has stored since the subscription was read; 0 if none.
 	SuccessAt int64 `db:"-"`
@@ -74,15 +76,15 @@ func (c *Cache) Invalidate(subscriptions ...int64) {
 		c.InvalidateTypes()
 	}
 	for _, row := range subscriptions {
-		if s, ok := c.subscriptions[row]; ok {
-			c.conditions -= s.Filter.Size()
-			delete(c.subscriptions, row)
-		}
+		c.conditions -= c.filters[row].Size()
+		delete(c.filters, row)
+		delete(c.subscriptions, row)
 	}
 }
 
 func (c *Cache) forget() {
 	clear(c.subscriptions)
+	clear(c.filters)
 	c.conditions = 0
 }
 
@@ -116,8 +118,11 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	if s, ok := c.subscriptions[row]; ok {
 		return s, nil
 	}
-	s := new(Subscription)
-	err := t.Get(s, `
+	var found struct {
+		Subscription
+		Filter filter.Filter `db:"filter"`
+	}
+	err := t.Get(&found, `
 		SELECT `+delivery.GateColumns+`, s.id, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
@@ -127,13 +132,17 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
-	s.Host, s.ProbedEvery = webhook.Hostname(s.Host), c.probedEvery
-	if len(c.subscriptions) >= maxCached || c.conditions+s.Filter.Size() > maxConditions {
+	s := found.Subscription
+	s.Host, s.ProbedEvery, s.Filtered = webhook.Hostname(s.Host), c.probedEvery, found.Filter != nil
+	if len(c.subscriptions) >= maxCached || c.conditions+found.Filter.Size() > maxConditions {
 		c.forget()
 	}
-	c.subscriptions[row] = s
-	c.conditions += s.Filter.Size()
-	return s, nil
+	c.subscriptions[row] = &s
+	if s.Filtered {
+		c.filters[row] = found.Filter
+		c.conditions += found.Filter.Size()
+	}
+	return &s, nil
 }
 
 // Matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
@@ -184,7 +193,7 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 // Filters returns how many of these subscriptions have a filter.
 func Filters(subscriptions []*Subscription) (n int) {
 	for _, sub := range subscriptions {
-		if sub.Filter != nil {
+		if sub.Filtered {
 			n++
 		}
 	}
@@ -193,19 +202,24 @@ func Filters(subscriptions []*Subscription) (n int) {
 
 // Passing returns those of the receivers whose filters an event passes and that get a delivery of it, and the number of those that do
 // not get one, because they are feeds. It changes the slice.
-func Passing(receivers []*Subscription, data []byte) (to []*Subscription, feeds int) {
+func (c *Cache) Passing(t *sqlite.Tx, receivers []*Subscription, data []byte) (to []*Subscription, feeds int, err error) {
 	d := filter.DocumentOf(data)
 	to = receivers[:0]
 	for _, sub := range receivers {
+		if _, ok := c.filters[sub.RowID]; sub.Filtered && !ok { // forgotten, with its subscription
+			if _, err := c.Subscription(t, sub.RowID); err != nil {
+				return nil, 0, err
+			}
+		}
 		switch {
-		case !sub.Filter.Passes(d):
+		case !c.filters[sub.RowID].Passes(d):
 		case sub.Feed:
 			feeds++
 		default:
 			to = append(to, sub)
 		}
 	}
-	return to, feeds
+	return to, feeds, nil
 }
 
 // maxHealthNews is how many deliveries of events about health an organization gets per minute. Further events are in

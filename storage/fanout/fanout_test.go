@@ -73,7 +73,9 @@ func TestTheCacheIsExact(t *testing.T) {
 				data := []byte(rapid.SampledFrom([]string{`{"n":5}`, `{"n":6}`}).Draw(r, "data"))
 				passing := func(c *fanout.Cache) ([]int64, error) {
 					to, err := c.Receivers(x, org, about, eventType)
-					to, _ = fanout.Passing(to, data)
+					if err == nil {
+						to, _, err = c.Passing(x, to, data)
+					}
 					return rowsOf(to), err
 				}
 				if got, err = passing(known); err == nil {
@@ -154,7 +156,7 @@ func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	}
 }
 
-// TestFiltersAreRememberedWithinBounds reads more large filters than the cache keeps.
+// TestFiltersAreRememberedWithinBounds reads more large filters than the cache keeps, also for one event that all of them see.
 func TestFiltersAreRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
@@ -181,6 +183,22 @@ func TestFiltersAreRememberedWithinBounds(t *testing.T) {
 	}
 	if bound := 8 << 20; most < bound*9/10 || most > bound {
 		t.Errorf("filters of %d bytes are remembered, and there may be %d", most, bound)
+	}
+	for _, tt := range []struct {
+		text string
+		want int
+	}{{strings.Repeat("x", 3900), 900}, {"other", 0}} {
+		in(t, store, func(x *sqlite.Tx) error {
+			to, err := known.Receivers(x, owner.Organization.RowID, 0, "a")
+			if err != nil || len(to) != 900 {
+				t.Fatalf("%d receivers, error %v", len(to), err)
+			}
+			to, _, err = known.Passing(x, to, []byte(`{"text":"`+tt.text+`"}`))
+			if len(to) != tt.want || known.FilterBytes() > 8<<20 {
+				t.Errorf("%d receivers of %d, and %d bytes of filters", len(to), tt.want, known.FilterBytes())
+			}
+			return err
+		})
 	}
 	known.Invalidate()
 	if n := known.FilterBytes(); n != 0 {

@@ -66,7 +66,10 @@ func (t *tx) publish(organization int64, e webhook.NewEvent, about int64) (publi
 	if err != nil {
 		return published, err
 	}
-	subscriptions, feeds := fanout.Passing(receivers, e.Data)
+	subscriptions, feeds, err := t.Fanout.Passing(t.Tx, receivers, e.Data)
+	if err != nil {
+		return published, err
+	}
 	filtered := len(receivers) - len(subscriptions) - feeds
 	if about != 0 && access.HealthNews(e.Type) {
 		if subscriptions, err = t.Fanout.HealthNewsReceivers(t.Tx, organization, about, subscriptions); err != nil {
@@ -272,7 +275,9 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
 				"on %d MiB of events. Nothing was published. Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, max(i, 1))
 		}
-		subscriptions, _ = fanout.Passing(subscriptions, e.Data)
+		if subscriptions, _, err = t.Fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
+			return err
+		}
 		if deliveries += len(subscriptions); deliveries > maxDeliveries {
 			return tooManyDeliveries(i, deliveries, len(events))
 		}
