@@ -142,7 +142,7 @@ func (h *handlers) checkExplained(x *exchange.Exchange, m *explain.Request, key 
 		return &m.State, err
 	}
 	code, err = outcome(h.checker.Check(ctx, &m.Run))
-	if m.At == access.CheckPermission {
+	if err == nil && m.At == access.CheckPermission {
 		m.Unknown, err = h.options.Store.UnknownPermissions(ctx, m.Needed)
 	}
 	return code, err

@@ -28,7 +28,10 @@ func claim(name string) (*os.File, error) {
 			continue
 		}
 		if err == nil {
-			err = errors.Join(f.Chmod(0o600), f.Truncate(0))
+			err = f.Truncate(0)
+		}
+		if info, _ := f.Stat(); err == nil && info.Mode().Perm() != 0o600 { // some file systems refuse the change, and make no other mode
+			err = f.Chmod(0o600)
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())

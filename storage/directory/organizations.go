@@ -152,12 +152,15 @@ func PrepareDeletion(t *sqlite.Tx, by access.Actor, id, others string) (access.O
 	if found.ClosedAt != nil && found.CleanedAt == nil {
 		return found, errInUse("organization", "its data is still being removed; try again when its closure is complete")
 	}
-	return found, cmp.Or(refuseOwn(by, found), refuseIfHas(t, "organization", "close it instead", `
+	if err := refuseOwn(by, found); err != nil {
+		return found, err // before a search that may read many events
+	}
+	return found, refuseIfHas(t, "organization", "close it instead", `
 		SELECT 'members' WHERE EXISTS (
 			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
 		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)
-		UNION ALL `+others, found.RowID))
+		UNION ALL `+others, found.RowID)
 }
 
 // RemoveOrganization deletes an organization with its service account, which has no keys.
