@@ -261,7 +261,7 @@ var budget = map[string]int{
 	"storage/directory":            2710,
 	"storage/disk":                 690,
 	"storage/encryption":           550,
-	"storage/fanout":               280,
+	"storage/fanout":               290,
 	"storage/filter":               440,
 	"storage/fault":                170,
 	"storage/feed":                 290,
@@ -270,7 +270,7 @@ var budget = map[string]int{
 	"storage/pending":              380,
 	"storage/principal":            670,
 	"storage/publicid":             70,
-	"storage/queue":                2820,
+	"storage/queue":                2830,
 	"storage/quota":                200,
 	"storage/redact":               60,
 	"storage/retention":            1010,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50000 // the aim is 50,000
+	budgetOfAll    = 50030 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
