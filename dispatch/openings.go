@@ -64,7 +64,7 @@ func (o *openings) ReturnPlace(organization, subscription int64) {
 }
 
 // set sets the room of a lane; none if the lane is dropped. Places that new deliveries have taken stay taken. Otherwise the next
-// lane of an ordered subscription could open a place for the delivery after one that has begun.
+// lane of an ordered subscription could open a second place, while the first delivery is in progress.
 func (o *openings) set(subscription int64, r room) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -377,11 +377,7 @@ var malformed = map[credential.Kind]error{
 	credential.Session: credential.ErrSession, credential.Link: credential.ErrLink,
 }
 
-// Seconds rounds a wait up to whole seconds, so that a caller who waits that long gets a new window.
-func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// freshFor is how long a passed check holds, unless a principal changes. A credential may expire later.
-const freshFor = time.Second
+const freshFor = time.Second // a passed check holds so long, unless a principal changes; the credential may expire meanwhile
 
 // Recheck makes the checks again after a part of the request that took time, such as its body. Meanwhile the credential may have
 // been revoked or may have expired, and its user may have lost the role. The request was counted by Check, so Recheck counts

@@ -180,3 +180,6 @@ func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) 
 	missing := 1 - bucket.TokensAt(now)
 	return time.Duration(missing / float64(t.perSecond) * float64(time.Second)), false
 }
+
+// Seconds rounds a wait up to whole seconds, so that a caller who waits that long gets a new window.
+func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

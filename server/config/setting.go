@@ -188,8 +188,8 @@ func Differences(one, other map[string]string) (names []string) {
 	return names
 }
 
-// Nearest returns the known name that an unknown name probably means, or "". That is the first one that begins or ends with it. Otherwise it is
-// the one with the fewest different letters. Upper case and the characters - _ . make no difference.
+// Nearest returns the probable meaning of an unknown name, or "": the first known name that begins or ends with it, or else the known name
+// with the fewest different letters. Upper case and the characters - _ . make no difference.
 func Nearest(name string, known []string) (best string) {
 	meant := bare(name)
 	least := 2 + len(meant)/4

@@ -110,7 +110,7 @@ func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int
 	}, body, func(r R) form.Position { return form.Position{Row: row(r)} })
 }
 
-// ListPositions is SearchRows for a list in another order than that of the row ids. The store returns where it ended its search early.
+// ListPositions is SearchRows for a list that is not in the order of row ids. The store returns the place of an early end of its search.
 func ListPositions[R, B any](x *Exchange, list func(ctx context.Context, after form.Position, limit int) (rows []R, ended form.Position, err error),
 	body func(R) B, at func(R) form.Position) error {
 	p, err := x.Page()

@@ -31,7 +31,7 @@ type queuedBody struct {
 	OldestDue              exchange.Time `json:"oldest_due"`
 }
 
-// respondQueue responds with the queue after a request, of which body says what it did.
+// respondQueue responds with the queue. The body already has what the request did.
 func (h *Endpoints) respondQueue(ctx context.Context, x *exchange.Exchange, body queueBody) error {
 	q, err := h.Store.QueueSummary(ctx)
 	if err != nil {

@@ -126,7 +126,7 @@ func (h Endpoints) RedeliverListed(x *exchange.Exchange) error {
 	return h.sendListed(x, false, "delivered", "exhausted", "dropped")
 }
 
-// sendListed sends again what the filters of the list find. states are those of which something is sent again.
+// sendListed sends the events of a filtered list again. It takes the given states only.
 func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...string) error {
 	f := x.Form()
 	f.Require("state", "since")
