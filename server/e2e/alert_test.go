@@ -35,8 +35,8 @@ func nextAlert(tb testing.TB, p *process, messages chan string, texts ...string)
 		if strings.Contains(message, "hookcanary") {
 			tb.Errorf("the message shows more of the URL than its host:\n%s", message)
 		}
-	case <-time.After(20 * time.Second):
-		tb.Fatalf("no message with %q after 20 s:\n%s", texts, p.said())
+	case <-time.After(patience):
+		tb.Fatalf("no message with %q after %s:\n%s", texts, patience, p.said())
 	}
 }
 
@@ -76,7 +76,7 @@ func TestAlerts(t *testing.T) {
 	// The server counts the message when its response has arrived, a moment after the channel received it.
 	const counted = `keyhook_alerts_total{kind="subscription_recovered",result="sent"} 1`
 	_, metrics := get(t, p.url+"/metrics")
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(metrics, counted) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); !strings.Contains(metrics, counted) && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
 		_, metrics = get(t, p.url+"/metrics")
 	}

@@ -195,7 +195,7 @@ func (b *backend) said() string {
 // await waits until the program has printed all texts.
 func (b *backend) await(t *testing.T, texts ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
 		said, missing := b.said(), ""
 		for _, text := range texts {
 			if !strings.Contains(strings.ToLower(said), text) { // Python prints True
@@ -206,7 +206,7 @@ func (b *backend) await(t *testing.T, texts ...string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no %q after 20 s:\n%s", missing, said)
+			t.Fatalf("no %q after %s:\n%s", missing, patience, said)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (b *backend) await(t *testing.T, texts ...string) {
 // refuses checks that the program refuses a delivery without a signature.
 func (b *backend) refuses(t *testing.T, run int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
 		resp, err := http.Post("http://"+b.address, "application/json", strings.NewReader("{}"))
 		if err == nil {
 			if resp.Body.Close(); resp.StatusCode != http.StatusUnauthorized {

@@ -136,7 +136,7 @@ func (c caller) drained(tb testing.TB, subscription string) {
 	var state struct {
 		Pending int64 `json:"pending_deliveries"`
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; sleep(tb.Context(), 10*time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; sleep(tb.Context(), 10*time.Millisecond) {
 		c.must(tb, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/", nil, &state)
 		if state.Pending == 0 {
 			return

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const nobody = 65534 // the user and the group without rights
@@ -26,12 +25,12 @@ func keyhook(tb testing.TB, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// finish runs a command and returns its exit code and its output. It kills the command after 20 s.
+// finish runs a command and returns its exit code and its output. It kills a command that takes longer than patience.
 func finish(tb testing.TB, cmd *exec.Cmd) (code int, said string) {
 	tb.Helper()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	context.AfterFunc(ctx, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended then
 	_ = cmd.Run()                                         // the exit code says it

@@ -235,7 +235,7 @@ func (g *goldenFile) deliver(t *testing.T, p *process) {
 		if g.Subscriptions[name].Name != "healthy" {
 			continue
 		}
-		for deadline := time.Now().Add(20 * time.Second); !in.has(name, id); sleep(t.Context(), 10*time.Millisecond) {
+		for deadline := time.Now().Add(patience); !in.has(name, id); sleep(t.Context(), 10*time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("a new event does not arrive")
 			}

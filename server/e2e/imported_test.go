@@ -93,7 +93,7 @@ func TestOwnHeadersAndSecret(t *testing.T) {
 	url, got := echo(t)
 	arrived := func(event string) delivered {
 		t.Helper()
-		timeout := time.After(20 * time.Second)
+		timeout := time.After(patience)
 		for {
 			select {
 			case d := <-got:
@@ -137,7 +137,7 @@ func TestOwnHeadersAndSecret(t *testing.T) {
 			ResponseBody string `json:"response_body"`
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; sleep(t.Context(), 20*time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; sleep(t.Context(), 20*time.Millisecond) {
 		if p.must(t, "GET", path+"deliveries/?outcome=succeeded", nil, &log); len(log.Data) == 3 || time.Now().After(deadline) {
 			break
 		}

@@ -64,7 +64,7 @@ func (l *litestream) restore(t *testing.T, to string) int {
 // await restores the replica until it has n events.
 func (l *litestream) await(t *testing.T, to string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; sleep(t.Context(), 200*time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; sleep(t.Context(), 200*time.Millisecond) {
 		events := l.restore(t, to)
 		if events >= n {
 			return

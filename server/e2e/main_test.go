@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -54,13 +55,12 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds the program with the flags of these tests, so that the packages come from the cache. The race detector
-// leaves SQLite out, as in .ci/run.
+// build builds the program as these tests were built, so that the packages come from the cache: with the race detector, and then with
+// the flags of .ci/run, which are in E2E_BUILD_FLAGS.
 func build(to string, flags ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-o", to}, flags...)
 	if underRace {
-		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false",
-			"-gcflags=modernc.org/sqlite=-d=checkptr=0")
+		args = append(append(args, "-race"), strings.Fields(os.Getenv("E2E_BUILD_FLAGS"))...)
 	}
 	if out, err := exec.Command("go", append(args, "github.com/keyhook/keyhook")...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)

@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 			`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="202"} 6`,
 		}
 		anybody := newCaller(p.url, "") // one, because each has a connection of its own
-		for deadline := time.Now().Add(20 * time.Second); ; sleep(t.Context(), 10*time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; sleep(t.Context(), 10*time.Millisecond) {
 			a, err := anybody.call(t.Context(), "GET", "/metrics", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -41,7 +41,7 @@ func TestMetrics(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("after 20 s, not all of %q are in\n%s", want, got)
+				t.Fatalf("after %s, not all of %q are in\n%s", patience, want, got)
 			}
 		}
 	})

@@ -21,6 +21,9 @@ import (
 
 const operatorToken = "an-operator-token-for-tests"
 
+// patience is how long a test waits for what must happen soon. Only a failure takes that long, so a slow machine may take its time.
+const patience = time.Minute
+
 // process is a running `keyhook serve`. Its database is dir/keyhook.db and survives it.
 type process struct {
 	caller  // as the operator
@@ -55,8 +58,8 @@ func startVersion(tb testing.TB, binary, dir string, settings ...string) *proces
 	case <-ready:
 	case <-p.ended:
 		tb.Fatalf("serve ended before it was ready:\n%s", p.said())
-	case <-time.After(time.Minute):
-		tb.Fatalf("serve is not ready after a minute:\n%s", p.said())
+	case <-time.After(patience):
+		tb.Fatalf("serve is not ready after %s:\n%s", patience, p.said())
 	}
 	p.caller = newCaller(p.url, "Bearer "+operatorToken)
 	return p
@@ -170,8 +173,8 @@ func (p *process) wait(tb testing.TB) int {
 	tb.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(time.Minute):
-		tb.Fatalf("it has not ended after a minute:\n%s", p.said())
+	case <-time.After(patience):
+		tb.Fatalf("it has not ended after %s:\n%s", patience, p.said())
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -181,8 +184,8 @@ func await(tb testing.TB, c <-chan struct{}) {
 	tb.Helper()
 	select {
 	case <-c:
-	case <-time.After(20 * time.Second):
-		tb.Fatal("it did not happen within 20 s")
+	case <-time.After(patience):
+		tb.Fatalf("it did not happen within %s", patience)
 	}
 }
 

@@ -145,11 +145,11 @@ func (r *reader) paste(t *testing.T, b block, text string) {
 	succeeded := false
 	select {
 	case _, succeeded = <-r.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 	}
 	out := r.output(t, script+".out")
 	if !succeeded {
-		t.Fatalf("%s fails, or takes more than 30 s:\n%s\n%s", b, text, out)
+		t.Fatalf("%s fails, or takes more than %s:\n%s\n%s", b, patience, text, out)
 	}
 	b.check(t, out)
 	if strings.Contains(text, "keyhook listen --port") { // in the background
@@ -182,9 +182,9 @@ func (r *reader) listen(t *testing.T, text string) {
 // await waits until `keyhook listen` has printed a text n times.
 func (r *reader) await(t *testing.T, text string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(r.output(t, r.heard), text) < n; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); strings.Count(r.output(t, r.heard), text) < n; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("no %q after 20 s:\n%s", text, r.output(t, r.heard))
+			t.Fatalf("no %q after %s:\n%s", text, patience, r.output(t, r.heard))
 		}
 	}
 }

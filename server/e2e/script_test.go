@@ -57,7 +57,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: ready FILE")
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		text, _ := os.ReadFile(ts.MkAbs(args[0])) // not there yet, maybe
 		for line := range bytes.Lines(text) {
 			var said struct{ Msg, URL string }
@@ -67,7 +67,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}
-	ts.Fatalf("not ready after 20 s:\n%s", ts.ReadFile(args[0]))
+	ts.Fatalf("not ready after %s:\n%s", patience, ts.ReadFile(args[0]))
 }
 
 func TestDemo(t *testing.T) {

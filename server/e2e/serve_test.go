@@ -197,15 +197,14 @@ func TestStop(t *testing.T) {
 		p.subscribe(t, receiver.url)
 		p.publish(t, "a")
 		await(t, receiver.arrived)
-		began := time.Now()
 		// Two signals of one kind may become one, so these are of two kinds.
 		for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 			if err := p.cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if code := p.wait(t); code != 1 || time.Since(began) > 30*time.Second || !strings.Contains(p.said(), "a second signal arrived") {
-			t.Errorf("exit code %d after %s:\n%s", code, time.Since(began), p.said())
+		if code := p.wait(t); code != 1 || !strings.Contains(p.said(), "a second signal arrived") {
+			t.Errorf("exit code %d:\n%s", code, p.said())
 		}
 	})
 

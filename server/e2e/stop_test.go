@@ -93,14 +93,14 @@ func (p *process) stopSlowly(t *testing.T) {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(patience); ; <-tick.C {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 		if err != nil {
 			break
 		}
 		_ = conn.Close()
 		if time.Now().After(deadline) {
-			t.Fatalf("it takes connections 20 s after the signal:\n%s", p.said())
+			t.Fatalf("it takes connections %s after the signal:\n%s", patience, p.said())
 		}
 	}
 	select {

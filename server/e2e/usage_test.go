@@ -71,7 +71,7 @@ func TestUsageOverKills(t *testing.T) {
 
 	began := time.Now()
 	first, written := use(all/10), int64(0)
-	for end := time.Now().Add(20 * time.Second); written < first && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); written < first && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		written = shown() // a new key is written within seconds
 	}
 	first += use(all * 3 / 10)

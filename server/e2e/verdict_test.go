@@ -203,7 +203,7 @@ func TestExpired(t *testing.T) {
 	p.must(t, "PATCH", path(sub, ""), object{"is_active": false}, nil)
 	seen := map[string]bool{}
 	var events []string
-	for deadline := time.Now().Add(20 * time.Second); !seen["expired"] || !seen["not_found"]; sleep(t.Context(), 20*time.Millisecond) {
+	for deadline := time.Now().Add(patience); !seen["expired"] || !seen["not_found"]; sleep(t.Context(), 20*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("seen: %v", seen)
 		}
@@ -225,7 +225,7 @@ func TestExpired(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	// On a slow machine the last events were too young for the first pass of retention. The next one comes ten seconds later.
-	for deadline := time.Now().Add(40 * time.Second); ; sleep(t.Context(), 100*time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; sleep(t.Context(), 100*time.Millisecond) {
 		_, metrics := get(t, p.url+"/metrics")
 		if strings.Contains(metrics, fmt.Sprintf("keyhook_deliveries_ended_total{state=\"expired\"} %d\n", len(events))) {
 			return
