@@ -326,7 +326,7 @@ func TestUsageAsCSV(t *testing.T) {
 		t.Parallel()
 		for accept, want := range map[string]string{
 			"text/csv": "text/csv", "TEXT/CSV; Header=present": "text/csv", "application/json, text/csv;q=0.001": "text/csv", "text/csv; Q=1": "text/csv",
-			"": "application/json", "*/*": "application/json",
+			"": "application/json", "*/*": "application/json", "text/csv;q=0": "application/json", "text/csv; q=0.000, */*": "application/json",
 			"text/csv-schema": "application/json", "text/html;alt=text/csv": "application/json",
 		} {
 			answer := f.Do(t, "GET "+usageOfKeys, as, "", "Accept", accept).Want(t, 200, "")

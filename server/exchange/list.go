@@ -128,11 +128,13 @@ func ListPositions[R, B any](x *Exchange, list func(ctx context.Context, after f
 // csvMemory is about what a response as CSV takes while it is sent.
 const csvMemory = 128 << 10
 
-// WantsCSV reports whether Accept lists text/csv. The response has all rows then, so it has no pages.
+// WantsCSV reports whether Accept lists text/csv, and not with the weight 0, which means "not acceptable" (RFC 9110, section 12.4.2). The
+// response has all rows then, so it has no pages.
 func (x *Exchange) WantsCSV() (wants bool) {
 	for item := range strings.SplitSeq(x.Request.Header.Get("Accept"), ",") {
-		mediaType, _, _ := mime.ParseMediaType(item)
-		wants = wants || mediaType == "text/csv"
+		mediaType, parameters, _ := mime.ParseMediaType(item)
+		weight, err := strconv.ParseFloat(parameters["q"], 64)
+		wants = wants || mediaType == "text/csv" && (err != nil || weight > 0)
 	}
 	for _, name := range []string{"limit", "cursor"} {
 		if _, present := x.Query.Value(name); present && wants {

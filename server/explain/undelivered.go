@@ -79,10 +79,14 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
 		w = w.add(what, "The delivery waits for its turn.")
 	case isDue && r.RateLimitPerSecond != nil:
+		limit := *r.RateLimitPerSecond
 		w.Verdict = WaitingForPace
-		w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
-		w = w.add(what, fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending.", *r.RateLimitPerSecond, r.PendingDeliveries)).
-			add(more, "The delivery is sent when its turn comes.").add(remedy, "A higher limit sends faster.")
+		w = w.add(what, fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending.", limit, r.PendingDeliveries)).
+			add(more, "The delivery is sent when its turn comes.")
+		if limit < webhook.MaxRateLimit {
+			w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2*limit, webhook.MaxRateLimit)))
+			w = w.add(remedy, "A higher limit sends faster.")
+		}
 	case isDue:
 		w = w.add(what, fmt.Sprintf("Attempt %d has been due since %s. Keyhook sends it as soon as it has a free slot.", d.Attempts+1, at(d.DueAt)))
 	default:
