@@ -21,8 +21,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a test waits for what must happen soon.
-const patience = 20 * time.Second
+// patience is how long a test waits for what must happen soon. Only a failure takes that long.
+const patience = time.Minute
 
 // page is a tab in a browser profile of its own: nothing of another test's cookies or storage is in it.
 type page struct {
@@ -294,7 +294,7 @@ func (p *page) photograph(name string) string {
 
 // limited returns the context of the page with a deadline, which axe needs on the longest page.
 func (p *page) limited() context.Context {
-	ctx, cancel := context.WithTimeout(p.ctx, 5*patience)
+	ctx, cancel := context.WithTimeout(p.ctx, 2*patience)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
