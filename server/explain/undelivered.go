@@ -79,12 +79,11 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
 		w = w.add(what, "The delivery waits for its turn.")
 	case isDue && r.RateLimitPerSecond != nil:
-		limit := *r.RateLimitPerSecond
 		w.Verdict = WaitingForPace
-		w = w.add(what, fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending.", limit, r.PendingDeliveries)).
+		w = w.add(what, fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending.", *r.RateLimitPerSecond, r.PendingDeliveries)).
 			add(more, "The delivery is sent when its turn comes.")
-		if limit < webhook.MaxRateLimit {
-			w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2*limit, webhook.MaxRateLimit)))
+		if *r.RateLimitPerSecond < webhook.MaxRateLimit {
+			w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
 			w = w.add(remedy, "A higher limit sends faster.")
 		}
 	case isDue:
