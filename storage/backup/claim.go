@@ -30,7 +30,8 @@ func claim(name string) (*os.File, error) {
 		if err == nil {
 			err = f.Truncate(0)
 		}
-		if info, _ := f.Stat(); err == nil && info.Mode().Perm() != 0o600 { // some file systems refuse the change, and make no other mode
+		// Some file systems refuse a change of the mode, and make only this one.
+		if info, unknown := f.Stat(); err == nil && (unknown != nil || info.Mode().Perm() != 0o600) {
 			err = f.Chmod(0o600)
 		}
 		if err != nil {
