@@ -77,7 +77,10 @@ func (s *scheduler) beginNext() {
 }
 
 func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
-	for len(batch) < maxBatch && s.lanes.resources[beginPlaces].Used < s.lanes.resources[beginPlaces].Capacity {
+	for places := &s.lanes.resources[beginPlaces]; len(batch) < maxBatch; {
+		if s.lanes.chargeTaken(); places.Used >= places.Capacity {
+			break
+		}
 		l := s.lanes.resources[kind].Next(1)
 		if l == nil {
 			break

@@ -109,6 +109,7 @@ func (s *scheduler) checkCounters() error {
 	for kind := range s.lanes.resources {
 		counted.used[kind] = s.lanes.resources[kind].Used
 	}
+	counted.used[beginPlaces] -= s.lanes.taken.Used()
 	if counted != all {
 		return fmt.Errorf("the scheduler counts\n%s\nbut its lanes have\n%s", counted, all)
 	}
@@ -228,7 +229,7 @@ func (s *scheduler) checkOpenings() error {
 		}
 		taken += lane.taken
 	}
-	if inUse := s.lanes.resources[beginPlaces].Used; o.places.Used < inUse+taken {
+	if inUse := s.lanes.resources[beginPlaces].Used - s.lanes.taken.Used(); o.places.Used < inUse+taken {
 		return fmt.Errorf("%d begin places are in use and %d are taken, but %d are counted", inUse, taken, o.places.Used)
 	}
 	for id, org := range s.lanes.orgs {

@@ -26,6 +26,7 @@ type lanes struct {
 	orgs      map[int64]*orgLanes                 // by organization row
 	resources [resourceKinds]fair.Resource[*lane] // shared by the organizations, with the lanes that wait for them
 	openings  *openings                           // know the begin places that are in use
+	taken     fair.Account[*lane]                 // of begin places, as of the last call of chargeTaken
 	stages    stageCounts                         // of the attempts of all lanes
 	bodies    bodies
 
@@ -108,6 +109,15 @@ func (t *lanes) charge(l *lane, kind, n int) {
 	if kind == beginPlaces {
 		t.openings.count(l.org.id, n)
 	}
+}
+
+// chargeTaken charges the begin places that transactions in progress have taken, and returns their number. Otherwise an
+// organization could get these places twice, and leave none to others.
+func (t *lanes) chargeTaken() int {
+	places, before := &t.resources[beginPlaces], t.taken.Used()
+	now := t.openings.taken(places.Used - before)
+	places.Charge(&t.taken, now-before)
+	return now
 }
 
 // wait makes a lane wait for its turn at a resource. When its turn comes, it may not need it any more.

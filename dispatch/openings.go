@@ -86,11 +86,11 @@ func (o *openings) count(organization int64, n int) {
 	o.places.Charge(organization, n)
 }
 
-// anyTaken reports whether a place is taken whose job has not arrived.
-func (o *openings) anyTaken(inUse int) bool {
+// taken returns how many places are taken whose jobs have not arrived.
+func (o *openings) taken(inUse int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.places.Used > inUse
+	return o.places.Used - inUse
 }
 
 // openLane opens as many places as the lane may begin attempts at once. It opens none if older deliveries wait in the lane,

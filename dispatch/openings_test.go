@@ -69,6 +69,24 @@ func TestNewDeliveries(t *testing.T) {
 		checkDeliveredOnce(t, x, "b.example", 1)
 	})
 
+	runInVirtualTime(t, "an organization begins no more than its share, although a transaction has taken the last places", func(t *testing.T) {
+		x := stoppedFixture(t, nil, dispatch.Options{Concurrency: 16})
+		w := &slowWhenFull{Watcher: x.Dispatcher}
+		x.Queue.Watch(w)
+		x.run(t)
+		x.subscribeMany(t, 200, "a.example", hang)
+		other := x.otherOrganization(t, "other")
+		other.subscribe(t, "b.example", respond(200))
+		synctest.Wait()
+		x.publish(t, 1)
+		synctest.Wait() // 14 of 56 are sent, so 14 places are free
+		w.isSlow = true
+		x.publish(t, 1)
+		other.publish(t, 1)
+		synctest.Wait()
+		checkDeliveredOnce(t, x, "b.example", 1)
+	})
+
 	runInVirtualTime(t, "attempts for which there is no memory are released, and sent later", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{PerSubscription: 64})
 		x.setReceiver("a.example", respondAfter(time.Second, respond(200)))
@@ -203,4 +221,19 @@ func TestNewDeliveriesThatWait(t *testing.T) {
 			t.Errorf("after the restart: %v", n)
 		}
 	})
+}
+
+// slowWhenFull makes a transaction wait for 2 s when it finds no more places. Meanwhile, the dispatcher begins attempts.
+type slowWhenFull struct {
+	webhook.Watcher
+	isSlow bool
+}
+
+func (w *slowWhenFull) TakePlace(organization, subscription int64) bool {
+	took := w.Watcher.TakePlace(organization, subscription)
+	if !took && w.isSlow {
+		w.isSlow = false
+		time.Sleep(2 * time.Second)
+	}
+	return took
 }

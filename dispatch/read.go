@@ -257,8 +257,8 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 		}
 		l := s.lanes.laneOf(j.Subscription, j.Organization)
 		if j.Begun {
-			s.ReturnPlace(j.Organization, j.Subscription)
 			s.enterBegun(l, j)
+			s.ReturnPlace(j.Organization, j.Subscription) // after the attempt counts, so that nobody gets its place meanwhile
 			s.update(l)
 		} else if l.attempts[j.Delivery] == nil && !l.leaveInTable(j) {
 			l.table.hasMore = l.table.hasMore || !s.admit(l, j, maxNewJobs)

@@ -151,7 +151,7 @@ func (s *scheduler) isDone() bool {
 	if !s.stopping || s.begin.running || s.reads.listing || s.lanes.resources[readSlots].Used > 0 || s.lanes.stages.unsettled() > 0 {
 		return false
 	}
-	return !s.waitsForJobs || !s.openings.anyTaken(s.lanes.resources[beginPlaces].Used)
+	return !s.waitsForJobs || s.lanes.chargeTaken() == 0
 }
 
 // tick reads the clock. If the clock was set back, it updates every lane, because their wake times may now be far away.
