@@ -33,7 +33,7 @@ import (
 // simulate runs simulations of the test; see seeds.Run.
 func simulate(t *testing.T, run func(t *testing.T, seed int, r *trace)) {
 	t.Helper()
-	seeds.Run(t, 5, func(t *testing.T, seed int, r *seeds.Trace) { run(t, seed, &trace{r}) })
+	seeds.Run(t, 3, func(t *testing.T, seed int, r *seeds.Trace) { run(t, seed, &trace{r}) })
 }
 
 // trace is what a simulation did. The methods of a nil trace do nothing: only simulations have one.

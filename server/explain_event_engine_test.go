@@ -141,7 +141,7 @@ func (e *engine) explainAll(t *testing.T, event string) map[string]explained {
 	synctest.Wait()
 	found := map[string]explained{}
 	for cursor := ""; ; {
-		r := e.Do(t, "GET /api/v1/events/"+event+"/explain/?limit=3"+cursor, e.token, "")
+		r := e.Do(t, "GET /api/v1/events/"+event+"/explain/?limit=5"+cursor, e.token, "")
 		if r.StatusCode == http.StatusNotFound {
 			return nil
 		}

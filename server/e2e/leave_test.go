@@ -48,7 +48,7 @@ func TestLeaving(t *testing.T) {
 		neighbour := at(stays)
 		go func() {
 			defer close(done)
-			for ctx.Err() == nil {
+			for sleep(ctx, 5*time.Millisecond) {
 				began := time.Now()
 				if err := neighbour.try(ctx, "POST", "/api/v1/events/", event("a", object{}), nil); err == nil {
 					slowest.Store(max(slowest.Load(), int64(time.Since(began))))

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// TestUsageOverKills makes 100,000 requests with one key, half of them as questions of a back end and of a proxy, and stops the server
+// TestUsageOverKills makes 50,000 requests with one key, half of them as questions of a back end and of a proxy, and stops the server
 // in every way meanwhile. A stop loses no count, and a kill at most those that were not written: nothing that was shown, and nothing twice.
 func TestUsageOverKills(t *testing.T) {
 	t.Parallel()
-	all := map[bool]int64{false: 100_000, true: 8_000}[underRace]
+	all := map[bool]int64{false: 50_000, true: 8_000}[underRace]
 	dir := t.TempDir()
 	p := start(t, dir)
 	customer := p.account(t, "usage", "enterprise") // its rate has no limit

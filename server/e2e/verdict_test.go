@@ -203,7 +203,7 @@ func TestExpired(t *testing.T) {
 	p.must(t, "PATCH", path(sub, ""), object{"is_active": false}, nil)
 	seen := map[string]bool{}
 	var events []string
-	for deadline := time.Now().Add(patience); !seen["expired"] || !seen["not_found"]; sleep(t.Context(), 20*time.Millisecond) {
+	for deadline := time.Now().Add(patience); !seen["expired"] || !seen["not_found"]; sleep(t.Context(), 100*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("seen: %v", seen)
 		}

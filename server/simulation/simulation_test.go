@@ -54,7 +54,7 @@ func shareDescription() (remove func()) {
 const steps = 120
 
 func TestSimulation(t *testing.T) {
-	seeds.Run(t, 10, func(t *testing.T, seed int, trace *seeds.Trace) {
+	seeds.Run(t, 6, func(t *testing.T, seed int, trace *seeds.Trace) {
 		w := &world{
 			t: t, trace: trace, random: rand.New(rand.NewPCG(uint64(seed), 11)), jitter: seeds.Jitter(seed),
 			hosts: map[string]*subscription{}, events: map[string]*event{},
