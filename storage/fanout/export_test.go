@@ -12,3 +12,6 @@ func (c *Cache) Size() (rows int) {
 
 // FilterBytes returns how many bytes the filters in memory have, as the cache counts them.
 func (c *Cache) FilterBytes() int { return c.conditions }
+
+// Subscriptions returns how many subscriptions are in memory.
+func (c *Cache) Subscriptions() int { return len(c.subscriptions) }

@@ -24,8 +24,9 @@ import (
 // invalidates everything.
 type Cache struct {
 	subscriptions map[int64]*Subscription
-	filters       map[int64]filter.Filter      // of these subscriptions; the others have none
+	filters       map[int64]filter.Filter      // of these subscriptions, as many as fit
 	conditions    int                          // bytes of the filters, about
+	emptiedMinute int64                        // in which the filters last made room for others
 	matching      map[int64]map[string][]int64 // by organization and event type
 	matches       int                          // rows in matching, plus listCost for each list
 	newsMinute    int64                        // in which healthNews are counted
@@ -49,6 +50,8 @@ const (
 	listCost         = 20      // of a list of subscriptions, in rows
 	maxUpdated       = 100     // lists that a change of one subscription updates
 	maxConditions    = 8 << 20 // bytes of filters
+	filtersPerRead   = 100     // that are not in memory
+	readCost         = 25      // of a filter that is not in memory, in filters that are
 )
 
 // Subscription has the columns of a subscription that fan-out and the attempts need. It has no filter: an event may have thousands of
@@ -134,15 +137,29 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	}
 	s := found.Subscription
 	s.Host, s.ProbedEvery, s.Filtered = webhook.Hostname(s.Host), c.probedEvery, found.Filter != nil
-	if len(c.subscriptions) >= maxCached || c.conditions+found.Filter.Size() > maxConditions {
+	if len(c.subscriptions) >= maxCached {
 		c.forget()
 	}
 	c.subscriptions[row] = &s
 	if s.Filtered {
-		c.filters[row] = found.Filter
-		c.conditions += found.Filter.Size()
+		c.keepFilter(t.Now(), row, found.Filter)
 	}
 	return &s, nil
+}
+
+// keepFilter keeps a filter in memory if there is room. Once a minute it makes room, so that the filters of some organizations do not
+// keep out those of others for good. More often would make the filters of one event drive each other out, for each event again.
+func (c *Cache) keepFilter(now, row int64, f filter.Filter) {
+	if c.conditions+f.Size() > maxConditions {
+		minute := now / time.Minute.Milliseconds()
+		if minute == c.emptiedMinute {
+			return
+		}
+		c.emptiedMinute, c.conditions = minute, 0
+		clear(c.filters)
+	}
+	c.filters[row] = f
+	c.conditions += f.Size()
 }
 
 // Matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
@@ -190,11 +207,13 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 	return to, nil
 }
 
-// Filters returns how many of these subscriptions have a filter.
-func Filters(subscriptions []*Subscription) (n int) {
+// Filters returns how many filters these subscriptions have. One that must be read takes as long as readCost others.
+func (c *Cache) Filters(subscriptions []*Subscription) (n int) {
 	for _, sub := range subscriptions {
-		if sub.Filtered {
+		if _, ok := c.filters[sub.RowID]; ok {
 			n++
+		} else if sub.Filtered {
+			n += readCost
 		}
 	}
 	return n
@@ -203,23 +222,47 @@ func Filters(subscriptions []*Subscription) (n int) {
 // Passing returns those of the receivers whose filters an event passes and that get a delivery of it, and the number of those that do
 // not get one, because they are feeds. It changes the slice.
 func (c *Cache) Passing(t *sqlite.Tx, receivers []*Subscription, data []byte) (to []*Subscription, feeds int, err error) {
-	d := filter.DocumentOf(data)
+	refused, err := c.refused(t, receivers, filter.DocumentOf(data))
 	to = receivers[:0]
 	for _, sub := range receivers {
-		if _, ok := c.filters[sub.RowID]; sub.Filtered && !ok { // forgotten, with its subscription
-			if _, err := c.Subscription(t, sub.RowID); err != nil {
-				return nil, 0, err
-			}
-		}
 		switch {
-		case !c.filters[sub.RowID].Passes(d):
+		case refused[sub.RowID]:
 		case sub.Feed:
 			feeds++
 		default:
 			to = append(to, sub)
 		}
 	}
-	return to, feeds, nil
+	return to, feeds, err
+}
+
+// refused returns the subscriptions whose filters an event does not pass. It reads the filters that are not in memory.
+func (c *Cache) refused(t *sqlite.Tx, receivers []*Subscription, d *filter.Document) (map[int64]bool, error) {
+	if c.Filters(receivers) == 0 {
+		return nil, nil
+	}
+	refused, unread := map[int64]bool{}, []int64{}
+	for _, sub := range receivers {
+		if f, ok := c.filters[sub.RowID]; ok {
+			refused[sub.RowID] = !f.Passes(d)
+		} else if sub.Filtered {
+			unread = append(unread, sub.RowID)
+		}
+	}
+	for rows := range slices.Chunk(unread, filtersPerRead) {
+		found, err := sqlite.All[struct {
+			RowID  int64         `db:"id"`
+			Filter filter.Filter `db:"filter"`
+		}](t, "SELECT id, filter FROM subscriptions WHERE id IN (SELECT value FROM json_each(?))", sqlite.RowList(slices.Values(rows)))
+		if err != nil {
+			return nil, fmt.Errorf("read filters: %w", err)
+		}
+		for _, sub := range found {
+			refused[sub.RowID] = !sub.Filter.Passes(d)
+			c.keepFilter(t.Now(), sub.RowID, sub.Filter)
+		}
+	}
+	return refused, nil
 }
 
 // maxHealthNews is how many deliveries of events about health an organization gets per minute. Further events are in

@@ -225,7 +225,7 @@ func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, err
 		var receivers []*fanout.Subscription
 		receivers, err = t.Fanout.Receivers(t.Tx, organization, 0, events[i].Type)
 		cost += 1 + len(events[i].Data)/pageSize
-		if filters := fanout.Filters(receivers); filters > 0 {
+		if filters := t.Fanout.Filters(receivers); filters > 0 {
 			cost += len(events[i].Data)/parsedPerRow + filters/filtersPerRow
 		}
 	}
@@ -268,12 +268,12 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 		if err != nil {
 			return err
 		}
-		if n := fanout.Filters(subscriptions); n > 0 {
+		if n := t.Fanout.Filters(subscriptions); n > 0 {
 			filters, filtered = filters+n, filtered+len(e.Data)
 		}
-		if filters > maxFilters || filtered > maxFiltered {
+		if i > 0 && (filters > maxFilters || filtered > maxFiltered) { // an event alone cannot be split
 			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
-				"on %d MiB of events. Nothing was published. Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, max(i, 1))
+				"on %d MiB of events. Nothing was published. Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, i)
 		}
 		if subscriptions, _, err = t.Fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
 			return err
