@@ -213,7 +213,7 @@ func TestFunctionsAreShort(t *testing.T) {
 // pays with what goes out.
 var budget = map[string]int{
 	"":                             290,
-	"dispatch":                     2680,
+	"dispatch":                     2690,
 	"dispatch/alert":               1260,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
@@ -261,7 +261,7 @@ var budget = map[string]int{
 	"storage/directory":            2710,
 	"storage/disk":                 690,
 	"storage/encryption":           550,
-	"storage/fanout":               290,
+	"storage/fanout":               330,
 	"storage/filter":               440,
 	"storage/fault":                170,
 	"storage/feed":                 290,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50050 // the aim is 50,000
+	budgetOfAll    = 50100 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -77,10 +77,8 @@ func (s *scheduler) beginNext() {
 }
 
 func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
-	for places := &s.lanes.resources[beginPlaces]; len(batch) < maxBatch; {
-		if s.lanes.chargeTaken(); places.Used >= places.Capacity {
-			break
-		}
+	for len(batch) < maxBatch {
+		s.lanes.chargeTaken()
 		l := s.lanes.resources[kind].Next(1)
 		if l == nil {
 			break

@@ -162,7 +162,7 @@ func (s *scheduler) addAttempt(t *tally, a *attempt, jobsOfEvent map[int64]int) 
 	t.stages[a.stage]++
 	switch a.stage {
 	case beginning, begun:
-		t.used[beginPlaces]++
+		t.used[beginPlaces] += one(!a.probe)
 	case sending:
 		t.used[sendSlots]++
 	case ended:

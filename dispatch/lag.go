@@ -65,9 +65,9 @@ func (d *stepClock) observe(step int, waits bool, now time.Time) {
 func (s *scheduler) publishLag() {
 	begin, probe, launch, read := &s.lanes.resources[beginPlaces], &s.lanes.resources[probePlaces], &s.lanes.resources[sendSlots], &s.lanes.resources[readSlots]
 	for step, waits := range [stepCount]bool{
-		stepBegin:  s.begin.running || begin.HasNext(1) || begin.Used < begin.Capacity && probe.HasNext(1),
+		stepBegin:  s.begin.running || begin.HasNext(1) || probe.HasNext(1),
 		stepSend:   launch.HasNext(1) && !s.savesTooSlowly(),
-		stepRecord: s.savesTooSlowly() || s.steps.fails[stepRecord] && (begin.Used > 0 || launch.Used > 0 || begin.HasNext(1) || probe.HasNext(1)),
+		stepRecord: s.savesTooSlowly() || s.steps.fails[stepRecord] && (begin.Used > 0 || probe.Used > 0 || launch.Used > 0 || begin.HasNext(1) || probe.HasNext(1)),
 		stepRead:   read.Used > 0 || read.HasNext(1) || s.lanes.failingReads > 0 || s.reads.droppedUnread,
 		stepList:   s.reads.listing || s.steps.fails[stepList],
 	} {

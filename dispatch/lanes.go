@@ -7,7 +7,7 @@ import (
 
 // The resources that organizations share. The comment says when a lane waits for one, and what is counted.
 const (
-	beginPlaces = iota // a healthy lane has jobs to begin; counts attempts begun and not sent, probes included
+	beginPlaces = iota // a healthy lane has jobs to begin; counts attempts begun and not sent, without probes
 	probePlaces        // a failing lane has a probe to begin; counts open probes
 	sendSlots          // a lane has begun attempts or tests to send; counts requests in progress
 	readSlots          // a lane must read from the store; counts running reads
@@ -175,7 +175,7 @@ func (t *lanes) count(a *attempt, n int) {
 	t.stages[a.stage] += n
 	switch a.stage {
 	case beginning, begun:
-		t.charge(l, beginPlaces, n)
+		t.charge(l, beginPlaces, n*one(!a.probe))
 	case sending:
 		t.charge(l, sendSlots, n)
 	case ended:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
@@ -169,6 +170,64 @@ func TestProbesOfOrganizations(t *testing.T) {
 			t.Errorf("only %d requests to the other", n)
 		}
 	})
+}
+
+// The probes of an organization leave places for the first attempts of another, also with few slots.
+func TestProbesTakeNoPlacesOfOthers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{
+			Concurrency: 15, RetryBase: time.Minute, RetryMax: time.Minute, Policy: policy(200, 2, 100_000), Random: func() float64 { return 0.5 },
+		})
+		x.subscribeMany(t, 200, "a.example", hang)
+		x.setReceiver("failing.example", respond(500))
+		for range 10 {
+			storagetest.Subscription(t, x.Store, x.owner, "https://failing.example/", "failing")
+		}
+		other := x.otherOrganization(t, "other")
+		other.subscribe(t, "b.example", respond(200))
+		for range 2 {
+			synctest.Wait()
+			x.publishOf(t, "failing", 0)
+		}
+		time.Sleep(58 * time.Second) // the probes come after two more
+		x.publish(t, 1)
+		time.Sleep(4 * time.Second)
+		other.publish(t, 1)
+		synctest.Wait()
+		checkRequests(t, x, "b.example", 1)
+	})
+}
+
+// An organization whose own receiver is slow goes on soon after another one has finished, and does not wait for that receiver.
+func TestWhatOthersFreeIsUsed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ events, size, ofOther int }{"slots": {16, 0, 300}, "memory": {8, 250_000, 60}} {
+		runInVirtualTime(t, name, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			other := x.otherOrganization(t, "other")
+			x.setReceiver("slow.example", respondSlowly)
+			x.setReceiver("other.example", respondAfter(time.Second, respond(204)))
+			storagetest.Subscription(t, x.Store, x.owner, "https://slow.example/", "slow")
+			for i := range tt.ofOther {
+				storagetest.Subscription(t, x.Store, other.owner, "https://other.example/", fmt.Sprint("other.", i))
+			}
+			synctest.Wait()
+			for i := range tt.ofOther {
+				other.publishOf(t, fmt.Sprint("other.", i), tt.size)
+			}
+			synctest.Wait()
+			for range tt.events {
+				x.publishOf(t, "slow", tt.size)
+			}
+			synctest.Wait()
+			if n := len(x.requests("slow.example")); n == 0 || n == tt.events {
+				t.Fatalf("%d requests beside those of the other", n)
+			}
+			time.Sleep(5 * time.Second)
+			checkRequests(t, x, "other.example", tt.ofOther)
+			checkRequests(t, x, "slow.example", tt.events)
+		})
+	}
 }
 
 func TestOneOrganizationAloneUsesNearlyAllSlots(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/fair"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // timetable is a heap of the lanes that have a wake time, the earliest first.
@@ -82,8 +83,19 @@ func (s *scheduler) nextWake(l *lane) int64 {
 	if l.bucket != nil {
 		s.rateWake(l, wakeBy)
 	}
+	if interval := max(s.options.PollInterval.Milliseconds(), 1); s.mayWaitForOthers(l) {
+		wakeBy((s.now/interval + 1) * interval) // not exact, so that a busy lane seldom changes its place in the timetable
+	}
 	s.lateWake(l, wakeBy)
 	return wake
+}
+
+// mayWaitForOthers reports whether the lane might go on because other organizations use fewer slots or less memory than before. It is
+// not told. Lanes without requests or jobs wait for their turn instead.
+func (s *scheduler) mayWaitForOthers(l *lane) bool {
+	requests := l.requests()
+	return l.stages[begun] > 0 && requests > 0 && requests < s.options.PerSubscription && l.gate.Status == webhook.Healthy && !l.isOrdered() ||
+		l.memory.used > 0 && s.needsRead(l) && s.jobsToRead(l) == 0
 }
 
 // rateWake calls at with the times at which the lane must be updated because a token has come.
