@@ -261,7 +261,7 @@ var budget = map[string]int{
 	"storage/directory":            2710,
 	"storage/disk":                 690,
 	"storage/encryption":           550,
-	"storage/fanout":               330,
+	"storage/fanout":               340,
 	"storage/filter":               440,
 	"storage/fault":                170,
 	"storage/feed":                 290,

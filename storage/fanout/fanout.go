@@ -51,8 +51,10 @@ const (
 	maxUpdated       = 100     // lists that a change of one subscription updates
 	maxConditions    = 8 << 20 // bytes of filters
 	filtersPerRead   = 100     // that are not in memory
-	readCost         = 25      // of a filter that is not in memory, in filters that are
 )
+
+// ReadCost is the cost of a filter that is not in memory, in filters that are.
+const ReadCost = 25
 
 // Subscription has the columns of a subscription that fan-out and the attempts need. It has no filter: an event may have thousands of
 // receivers, and their filters together are too large for memory.
@@ -207,13 +209,14 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 	return to, nil
 }
 
-// Filters returns how many filters these subscriptions have. One that must be read takes as long as readCost others.
+// Filters returns how many filters these subscriptions have. One that must be read counts as ReadCost.
 func (c *Cache) Filters(subscriptions []*Subscription) (n int) {
 	for _, sub := range subscriptions {
-		if _, ok := c.filters[sub.RowID]; ok {
-			n++
-		} else if sub.Filtered {
-			n += readCost
+		if !sub.Filtered {
+			continue
+		}
+		if n++; c.filters[sub.RowID] == nil {
+			n += ReadCost - 1
 		}
 	}
 	return n

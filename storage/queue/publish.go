@@ -273,7 +273,8 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 		}
 		if i > 0 && (filters > maxFilters || filtered > maxFiltered) { // an event alone cannot be split
 			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
-				"on %d MiB of events. Nothing was published. Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, i)
+				"on %d MiB of events. A filter that does not fit into memory counts as %d. Nothing was published. "+
+				"Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, fanout.ReadCost, i)
 		}
 		if subscriptions, _, err = t.Fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
 			return err
