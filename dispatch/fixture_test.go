@@ -227,8 +227,8 @@ func (r *receivers) setReceiver(host string, a handler) {
 
 // RoundTrip gives the request to its receiver.
 func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(q.Body)
-	if err != nil {
+	body := make([]byte, q.ContentLength)
+	if _, err := io.ReadFull(q.Body, body); err != nil {
 		return nil, err
 	}
 	q.Body = io.NopCloser(bytes.NewReader(body)) // for the handler
