@@ -323,6 +323,25 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
+	t.Run("backups of a clock that was ahead do not displace new ones", func(t *testing.T) {
+		t.Parallel()
+		path := closedFile(t)
+		dir := t.TempDir()
+		for _, at := range []string{"-29990101-000000.000.db", "-29990102-000000.000.db", "-29990103-000000.000.db"} {
+			if err := os.WriteFile(filepath.Join(dir, strings.TrimSuffix(filepath.Base(path), ".db")+at), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var want []string
+		for range 3 {
+			r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: dir, Keep: 3}))
+			want = append(want, filepath.Base(r.File))
+		}
+		if d := cmp.Diff(want, files(t, dir)); d != "" {
+			t.Errorf("left (-want +got):\n%s", d)
+		}
+	})
+
 	t.Run("a backup by the server is in the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,8 @@ var bare = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.db$`)
 func ValidName(name string) bool { return bare.MatchString(name) }
 
 // prune removes the oldest dated copies, so that keep of them are left, and returns their names. The copy that was just made
-// stays, even if the clock was set back and it looks the oldest. Files of other users are neither counted nor removed.
+// stays, even if the clock was set back and it looks the oldest. Copies from the future go first: the clock was ahead when they were
+// made, so they are older than they look. Files of other users are neither counted nor removed.
 func prune(made, database string, keep int) ([]string, error) {
 	if keep <= 0 {
 		return nil, nil
@@ -82,6 +84,8 @@ func prune(made, database string, keep int) ([]string, error) {
 			dated = append(dated, e.Name())
 		}
 	}
+	later, _ := slices.BinarySearch(dated, Name(database, time.Now()))
+	dated = slices.Concat(dated[later:], dated[:later])
 	for _, name := range dated[:max(0, len(dated)-(keep-1))] {
 		if failed := disk.Remove(filepath.Join(dir, name)); failed != nil {
 			err = errors.Join(err, failed)
