@@ -231,3 +231,59 @@ func TestRowsFromTheFuture(t *testing.T) {
 		x.Replays(t, webhook.Replay{Since: since, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead"}}, 600)
 	})
 }
+
+// TestRowsFromAClockThatWasBehind has rows that look old, because the clock was behind when they were written. They follow young rows, so
+// they stay as long as these.
+func TestRowsFromAClockThatWasBehind(t *testing.T) {
+	t.Parallel()
+	o := hourlyRetention(t)
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		defer stop()
+		x := fixtureOf(t, store)
+		x.disable(t)
+		x.SetWebhooks(t, false)
+		x.Publish(t, 1, "before")
+		first := x.lastEvent(t)
+		x.Publish(t, 300, "behind")
+		x.SetActive(t, true)
+		x.SetActive(t, false)
+		lines := x.auditLines(t)
+		if err := store.MoveEvents(t.Context(), first+1, x.lastEvent(t), -10000*aDay); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(40 * time.Minute)
+		x.Publish(t, 1, "after")
+		time.Sleep(time.Minute)
+		if n := x.eventsOf(t, "behind"); n != 300 || x.auditLines(t) != lines {
+			t.Errorf("%d events of 300 are left, and %d lines of %d in the audit log", n, x.auditLines(t), lines)
+		}
+		time.Sleep(21 * time.Minute)
+		if behind, after := x.eventsOf(t, "behind"), x.eventsOf(t, "after"); behind != 0 || after != 1 {
+			t.Errorf("after an hour, %d and %d events are left", behind, after)
+		}
+	})
+}
+
+func (x fixture) lastEvent(t *testing.T) int64 {
+	t.Helper()
+	events, err := x.Events(t.Context(), x.Org(), 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events[0].RowID
+}
+
+func (x fixture) eventsOf(t *testing.T, eventType string) (n int) {
+	t.Helper()
+	events, err := x.Events(t.Context(), x.Org(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Type == eventType {
+			n++
+		}
+	}
+	return n
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -102,7 +103,7 @@ func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, er
 	}
 	after := c.old.after // the writer may still read it when ctx ends, and it changes then
 	done, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
-		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds())
+		return c.deleteEventBatch(t, after, now)
 	})
 	if err == nil {
 		c.old.after = done.after
@@ -116,19 +117,19 @@ type eventProgress struct {
 	more  bool  // the batch was not empty
 }
 
-// deleteEventBatch deletes a batch of the events after the row after that were created before the time before.
-func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64) (eventProgress, error) {
+// deleteEventBatch deletes a batch of the events after the row after that are old at the time now.
+func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, now int64) (eventProgress, error) {
 	if held, err := c.o.Queue.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
-	last, err := lastOldEvent(t, after, before)
+	last, err := lastOldEvent(t, after, now, c.o.KeepEvents.Milliseconds())
 	if err != nil {
 		return eventProgress{}, err
 	}
 	old := []oldEvent{}
 	if err := t.List(&old, `
 		SELECT e.id, `+delivery.EventWaits+` AS waiting
-		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
+		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, now-c.o.KeepEvents.Milliseconds()); err != nil {
 		return eventProgress{}, err
 	}
 	if len(old) == 0 {
@@ -165,14 +166,20 @@ func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, 
 	return true, t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", gone)
 }
 
-// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
-func lastOldEvent(t *sqlite.Tx, after, before int64) (last int64, err error) {
-	events := []int64{}
-	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
-	if err := t.List(&events, `
-		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
+// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old. It looks at no event behind a young one.
+func lastOldEvent(t *sqlite.Tx, after, now, maxAge int64) (last int64, err error) {
+	var rows []scan.Row
+	if err := t.List(&rows, "SELECT id, created_at AS at FROM events WHERE id > ? ORDER BY id LIMIT ?", after, eventBatch); err != nil {
 		return 0, err
+	}
+	events := []int64{}
+	for _, row := range rows {
+		switch ageOf(row.At, now, maxAge) {
+		case young:
+			return lastWithFewDeliveries(t, events)
+		case old:
+			events = append(events, row.ID)
+		}
 	}
 	return lastWithFewDeliveries(t, events)
 }
@@ -237,17 +244,18 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 	return len(deliveries), nil
 }
 
-// deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.
+// deleteOldAudit deletes the next old audit events, up to the first young one. more is false if the next ones are not old.
 func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
 	if c.o.KeepAudit == 0 {
 		return false, nil
 	}
-	after, before := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds()
+	after, before, latest := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds(), now+clock.Tolerance.Milliseconds()
 	n, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
 		return t.Affected(`
+			WITH next AS (SELECT id, at FROM audit_events WHERE id > ?1 ORDER BY id LIMIT ?2)
 			DELETE FROM audit_events WHERE id IN (
-				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
-			after, auditBatch, before)
+				SELECT id FROM next WHERE at < ?3 AND id < coalesce((SELECT min(id) FROM next WHERE at BETWEEN ?3 AND ?4), 1 << 62))`,
+			after, auditBatch, before, latest)
 	})
 	return n > 0, err
 }
