@@ -94,11 +94,14 @@ func (f *File) watch(ctx context.Context, drain Drain) {
 		}
 		f.failures.note(byCheckpoint, err)
 		f.watchLog()
-		if f.failures.degraded() {
+		degraded := f.failures.degraded()
+		if degraded || f.reserve.isMissing() {
+			f.holdReserveAgain()
+		}
+		if degraded {
 			if err == nil {
 				f.failures.heal(byCheckpoint)
 			}
-			f.holdReserveAgain()
 			f.probe(ctx)
 		}
 		free, known := f.Free()

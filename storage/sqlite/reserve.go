@@ -84,12 +84,15 @@ func (f *File) spendReserve() bool {
 	return true
 }
 
+// isMissing reports whether somebody may have removed the file, for example to make room on a full disk.
+func (r *reserve) isMissing() bool { return r.bytes > 0 && !disk.Exists(r.name) }
+
 // holdReserveAgain makes the reserve again once the disk has room, and lets all writes run.
 func (f *File) holdReserveAgain() {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	free, known := f.Free()
-	if !f.reserve.spent || known && free < uint64(f.reserve.bytes)+lowReserve {
+	if !f.reserve.spent && !f.reserve.isMissing() || known && free < uint64(f.reserve.bytes)+lowReserve {
 		return
 	}
 	if f.reserve.hold() == nil {

@@ -71,3 +71,17 @@ func TestARefusalShowsThatTheReserveIsInUse(t *testing.T) {
 		t.Error("it is ready")
 	}
 }
+
+// TestARemovedReserveIsMadeAgain has somebody remove the file, as one does on a full disk.
+func TestARemovedReserveIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Reserve = 4096
+	f := open(t, o)
+	if err := os.Remove(o.Path + ".reserve"); err != nil {
+		t.Fatal(err)
+	}
+	if f.HoldReserveAgain(); !f.SpendReserve() {
+		t.Error("there is no reserve")
+	}
+}
