@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -54,17 +55,17 @@ func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webh
 }
 
 // Leaked lists up to limit organizations with credentials that were reported as leaked before now, in milliseconds, and that no alert has
-// told of.
+// told of. A report from the future was made while the clock was ahead, so it counts.
 func (s *Store) Leaked(ctx context.Context, now int64, limit int) (list []webhook.CredentialNews, err error) {
 	err = s.pools.reads.List(ctx, &list, `
 		SELECT o.id, o.public_id, o.external_id, o.name, sum(c.is_key) AS keys, sum(NOT c.is_key) AS tokens,
 		       min(c.leaked_at) AS first_at, max(c.leaked_at) AS last_at
 		FROM (
-			SELECT organization_id, leaked_at, 1 AS is_key FROM api_keys INDEXED BY api_keys_leaked WHERE leaked_at IS NOT NULL AND leaked_at < ?1
+			SELECT organization_id, leaked_at, 1 AS is_key FROM api_keys INDEXED BY api_keys_leaked WHERE leaked_at IS NOT NULL AND leaked_at NOT BETWEEN ?1 AND ?1 + ?3
 			UNION ALL
-			SELECT organization_id, leaked_at, 0 FROM access_tokens INDEXED BY access_tokens_leaked WHERE leaked_at IS NOT NULL AND leaked_at < ?1
+			SELECT organization_id, leaked_at, 0 FROM access_tokens INDEXED BY access_tokens_leaked WHERE leaked_at IS NOT NULL AND leaked_at NOT BETWEEN ?1 AND ?1 + ?3
 		) c CROSS JOIN organizations o ON o.id = c.organization_id
-		GROUP BY o.id ORDER BY first_at LIMIT ?2`, now, limit)
+		GROUP BY o.id ORDER BY first_at LIMIT ?2`, now, limit, clock.Tolerance.Milliseconds())
 	return list, err
 }
 
@@ -105,12 +106,14 @@ func markTold(t *sqlite.Tx, of webhook.Untold) error {
 	case of.Subscription != 0:
 		return t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
 	}
-	told := " SET told_noticed_at = noticed_at WHERE organization_id = ? AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?"
+	told := " SET told_noticed_at = noticed_at WHERE organization_id = ?1 AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?2"
+	args := []any{of.Organization, of.ReadAt}
 	if of.Leaked {
-		told = " SET leaked_at = NULL WHERE organization_id = ? AND leaked_at IS NOT NULL AND leaked_at < ?"
+		told = " SET leaked_at = NULL WHERE organization_id = ?1 AND leaked_at IS NOT NULL AND leaked_at NOT BETWEEN ?2 AND ?3"
+		args = append(args, t.Now()+clock.Tolerance.Milliseconds())
 	}
 	for _, table := range []string{"api_keys", "access_tokens"} {
-		if err := t.Exec("UPDATE "+table+told, of.Organization, of.ReadAt); err != nil {
+		if err := t.Exec("UPDATE "+table+told, args...); err != nil {
 			return err
 		}
 	}

@@ -483,6 +483,22 @@ func TestLeakedCredentialsAreTold(t *testing.T) {
 	})
 }
 
+// TestALeakReportedByAClockThatWasAhead is told at once, and once.
+func TestALeakReportedByAClockThatWasAhead(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		acme, _ := x.subscribe(t, "acme", 0)
+		_, key := storagetest.Key(t, x.store, acme, access.EventsRead)
+		if err := x.store.Directory.RevokeLeaked(t.Context(), key.Digest(), "192.0.2.1", "req"); err != nil {
+			t.Fatal(err)
+		}
+		storagetest.Exec(t, x.store, "UPDATE api_keys SET leaked_at = leaked_at + ? WHERE leaked_at IS NOT NULL", (400 * 24 * time.Hour).Milliseconds())
+		x.one(t, time.Minute, "tokens were reported as leaked: 1", "acme (org_")
+		x.none(t, 2*time.Hour)
+		x.restart(t)
+		x.none(t, 2*time.Hour)
+	})
+}
+
 // TestALeakHidesNoExpiry has both for one organization, while the file cannot store what was told. The credential that expires has to
 // wait for the interval, and meanwhile the leak is told.
 func TestALeakHidesNoExpiry(t *testing.T) {
