@@ -183,7 +183,8 @@ func (a *Alerter) load(ctx context.Context) {
 	for _, kind := range Kinds() {
 		a.windows[kind] = &window{}
 		if sent, was := a.state.Sent[kind]; was {
-			a.windows[kind].opensAt = time.UnixMilli(min(sent, now.UnixMilli())).Add(a.options.Interval) // the clock may have been set back
+			// The clock may have been set back, and may be set back later. So the time has a monotonic reading.
+			a.windows[kind].opensAt = now.Add(a.options.Interval - max(now.Sub(time.UnixMilli(sent)), 0))
 		}
 	}
 	told := map[Kind]int64{}
