@@ -15,7 +15,7 @@ type Watch struct {
 
 	mu    sync.Mutex // guards the fields below
 	state State
-	at    time.Time // time of the last observation; its monotonic reading does not jump
+	at    time.Time // time of the last observation by the monotonic clock; its wall reading may be wrong
 	saved time.Time // when the state was last saved; zero: it must be saved at once
 }
 
@@ -43,8 +43,9 @@ func (w *Watch) Observe() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	elapsed := now.Sub(w.at) // by the monotonic clock
-	w.at = now
+	elapsed := time.Since(w.at) // by the monotonic clock, which a time after March 2157 lacks; so at keeps its reading
+	w.at = w.at.Add(elapsed)
+	elapsed = max(elapsed, 0) // a process that began after March 2157 has no monotonic reading
 	before := w.state
 	var change Change
 	w.state, change = before.Observe(elapsed, now.UnixMilli())
