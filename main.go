@@ -57,7 +57,7 @@ The first start creates the database with plans, roles, the organization "Defaul
 access token for that operator, and a link that signs in to the console once. Both are valid for 24 hours. Until the
 first authenticated request, each start replaces them and prints the new ones.
 
-SIGTERM or SIGINT stops the server after its current requests and deliveries. A second signal stops it at once.`,
+SIGTERM, SIGINT or SIGHUP stops the server after its current requests and deliveries. A second signal stops it at once.`,
 		Example: `  keyhook serve --dev
   keyhook serve --config keyhook.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -26,11 +26,15 @@ import (
 // and then to its group.
 const sameSignal = 100 * time.Millisecond
 
-// UntilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
+// UntilSignal returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. The second one ends the process at once. A process
+// that was started with SIGHUP ignored, such as by nohup, goes on ignoring it.
 func UntilSignal(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		first, began := <-signals, time.Now()
 		stop()

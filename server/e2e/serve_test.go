@@ -169,26 +169,28 @@ func TestSecondServer(t *testing.T) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 
-	t.Run("finishes the attempts on the wire", func(t *testing.T) {
-		t.Parallel()
-		receiver, dir := hang(t), t.TempDir()
-		p := start(t, dir)
-		sub := p.subscribe(t, receiver.url)
-		p.publish(t, "a")
-		await(t, receiver.arrived)
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		receiver.answer()
-		if code := p.wait(t); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
-		var log struct{ Data []struct{ Outcome string } }
-		start(t, dir).must(t, "GET", "/api/v1/webhooks/subscriptions/"+sub+"/deliveries/", nil, &log)
-		if len(log.Data) != 1 || log.Data[0].Outcome != "succeeded" {
-			t.Errorf("the log holds %+v", log.Data)
-		}
-	})
+	for _, stop := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} { // a terminal that closes sends the latter
+		t.Run("finishes the attempts on the wire after the signal "+stop.String(), func(t *testing.T) {
+			t.Parallel()
+			receiver, dir := hang(t), t.TempDir()
+			p := start(t, dir)
+			sub := p.subscribe(t, receiver.url)
+			p.publish(t, "a")
+			await(t, receiver.arrived)
+			if err := p.cmd.Process.Signal(stop); err != nil {
+				t.Fatal(err)
+			}
+			receiver.answer()
+			if code := p.wait(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			var log struct{ Data []struct{ Outcome string } }
+			start(t, dir).must(t, "GET", "/api/v1/webhooks/subscriptions/"+sub+"/deliveries/", nil, &log)
+			if len(log.Data) != 1 || log.Data[0].Outcome != "succeeded" {
+				t.Errorf("the log holds %+v", log.Data)
+			}
+		})
+	}
 
 	t.Run("ends at once at the second signal", func(t *testing.T) {
 		t.Parallel()

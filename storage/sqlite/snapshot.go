@@ -78,6 +78,9 @@ func failedCopy(err error, path, dir string) error {
 		return noDatabase(path)
 	case sqliteCorrupt:
 		return fault.Advise(fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err), "use an older backup")
+	case sqliteReadOnly, sqliteCantOpen: // even a reader of a write-ahead log may have to make files beside it
+		return fault.Advise(fmt.Errorf("copy the database: SQLite cannot read it where it is (%w)", err),
+			"check whether its disk is read-only now; if it is, copy %s, and %s if there is one, to another disk, and back up that copy", path, path+disk.WAL)
 	}
 	return fmt.Errorf("copy the database: %w", err)
 }
