@@ -42,7 +42,7 @@ type Dispatcher struct {
 	*inbox
 	openings
 
-	lastTick atomic.Int64
+	lastTick atomic.Pointer[time.Time] // with its monotonic reading, because the clock may jump
 	lag      struct {
 		sync.Mutex
 		latest lag // of the last round
@@ -136,8 +136,8 @@ func (d *Dispatcher) SentHeaders(a webhook.Attempt) http.Header { return d.sende
 // LastTick returns when the scheduler last read its clock, or the zero time before Run. The scheduler reads the clock
 // at least once per poll interval. A much older time means that deliveries have stopped.
 func (d *Dispatcher) LastTick() time.Time {
-	if at := d.lastTick.Load(); at != 0 {
-		return time.UnixMilli(at)
+	if at := d.lastTick.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }

@@ -159,7 +159,7 @@ func (s *scheduler) tick() {
 	before := s.now
 	s.clock = time.Now()
 	s.now = s.clock.UnixMilli()
-	s.lastTick.Store(s.now)
+	s.lastTick.Store(new(s.clock))
 	if s.now < before-time.Second.Milliseconds() {
 		s.log.Warn("the clock was set back, so the server checks all due times again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes.of {
