@@ -24,7 +24,6 @@ import (
 type Queue struct {
 	*shared
 	o             Options
-	replayLock    chan struct{}            // a replay that writes puts a token in
 	recoveredUpTo int64                    // where the next pass of RecoverMarked continues; only that uses it
 	recovering    map[int64]*begunRecovery // by subscription; only RecoverMarked uses it
 }
@@ -42,7 +41,7 @@ type Options struct {
 
 // New returns the queue of an open file. Writes wait until the file runs.
 func New(o Options) *Queue {
-	return &Queue{shared: o.Memory.shared, o: o, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{}}
+	return &Queue{shared: o.Memory.shared, o: o, recovering: map[int64]*begunRecovery{}}
 }
 
 // PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in

@@ -195,18 +195,18 @@ func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, m
 // replayChunk creates deliveries of the selected events of a chunk; in a dry run, it only counts them. It checks again that they
 // are replayable, because another replay or a redelivery may have come first.
 //
-// Only one replay at a time writes, so that the waits of other writers do not add up. Once it has its turn, it ignores
-// the end of the context, so that it knows its result.
+// Only one replay of an organization at a time writes, so that the waits of other writers do not add up. The replays of others do not
+// wait for it: its write may wait long behind what the same organization publishes. Once it has its turn, it ignores the end of the
+// context, so that it knows its result.
 func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhook.Replayed, error) {
 	if p.dryRun || c.Total() == 0 {
 		return c.Replayed, nil
 	}
-	select {
-	case q.replayLock <- struct{}{}:
-		defer func() { <-q.replayLock }()
-	case <-ctx.Done():
-		return webhook.Replayed{}, context.Cause(ctx)
+	end, err := q.o.Replays.Take(ctx, p.organization)
+	if err != nil {
+		return webhook.Replayed{}, err
 	}
+	defer end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	made, err := returning(ctx, q, sqlite.Work{Payer: p.organization, Cost: int(c.Total())}, func(t *tx) (webhook.Replayed, error) {
