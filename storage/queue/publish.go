@@ -62,7 +62,7 @@ func (t *tx) publish(organization int64, e webhook.NewEvent, about int64) (publi
 	if err != nil {
 		return published, err
 	}
-	receivers, err := t.Fanout.Receivers(t.Tx, organization, about, e.Type)
+	receivers, err := t.receivers(organization, about, e.Type)
 	if err != nil {
 		return published, err
 	}
@@ -216,14 +216,27 @@ const (
 	// takes the writer about a tenth of a second.
 	maxFilters  = 100_000
 	maxFiltered = 4 << 20
+	// maxWanted limits how often the subscriptions of a batch want its events, feeds included: they make no delivery, but each is looked at.
+	maxWanted = 100_000
 )
 
-// publishCost returns about how many rows the events will write. To look into an event for a filter takes as long as some rows.
+// receivers returns the subscriptions that get an event of a type; see fanout.Cache.Receivers. If the plan has no webhooks, it looks at
+// none of them.
+func (t *tx) receivers(organization, about int64, eventType string) ([]*fanout.Subscription, error) {
+	has, err := t.Quotas.Of(t.Tx, organization)
+	if err != nil || !has.Webhooks {
+		return nil, err
+	}
+	return t.Fanout.Receivers(t.Tx, organization, about, eventType)
+}
+
+// publishCost returns about how many rows the events will write. To look into an event for a filter takes as long as some rows. It stops
+// counting above maxDeliveries: others wait meanwhile, and the events may be refused.
 func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
 	cost, err := estimateDeliveries(t, organization, events)
-	for i := 0; i < len(events) && err == nil; i++ {
+	for i := 0; i < len(events) && cost <= maxDeliveries && err == nil; i++ {
 		var receivers []*fanout.Subscription
-		receivers, err = t.Fanout.Receivers(t.Tx, organization, 0, events[i].Type)
+		receivers, err = t.receivers(organization, 0, events[i].Type)
 		cost += 1 + len(events[i].Data)/pageSize
 		if filters := t.Fanout.Filters(receivers); filters > 0 {
 			cost += len(events[i].Data)/parsedPerRow + filters/filtersPerRow
@@ -234,6 +247,9 @@ func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, err
 
 // estimateDeliveries returns an upper bound of the deliveries of events. It stops counting above maxDeliveries.
 func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
+	if has, err := t.Quotas.Of(t.Tx, organization); err != nil || !has.Webhooks {
+		return 0, err
+	}
 	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
 		matching, err := t.Fanout.Matching(t.Tx, organization, events[i].Type)
 		if err != nil {
@@ -259,14 +275,19 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 	if err != nil || estimate <= maxDeliveries && size <= maxFiltered && q.Limit == nil {
 		return err
 	}
-	deliveries, filters, filtered, bytes := 0, 0, 0, 0
+	deliveries, wanted, filters, filtered, bytes := 0, 0, 0, 0, 0
 	for i, e := range events {
 		if published[i].Repeated {
 			continue
 		}
-		subscriptions, err := t.Fanout.Receivers(t.Tx, organization, 0, e.Type)
+		subscriptions, err := t.receivers(organization, 0, e.Type)
 		if err != nil {
 			return err
+		}
+		if wanted += len(subscriptions); i > 0 && wanted > maxWanted {
+			return fault.New(fault.Invalid, "too_many_deliveries", "Subscriptions want the first %d of these %d events %d times in all, feeds included, and "+
+				"one request may have at most %d. Nothing was published. Split the batch: send at most %d of these events in a request.",
+				i+1, len(events), wanted, maxWanted, i)
 		}
 		if n := t.Fanout.Filters(subscriptions); n > 0 {
 			filters, filtered = filters+n, filtered+len(e.Data)
