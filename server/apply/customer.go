@@ -86,6 +86,9 @@ func (r *run) makeSubscription(i *item) error {
 		},
 		compare: func(before webhook.Subscription) {
 			c = compareSubscription(i, given, before)
+			if c.Ordered != nil && *c.Ordered || c.AuditEvents != nil || c.EventTypes != nil { // as one change may move; see costOfChange
+				r.moved += before.PendingDeliveries
+			}
 		},
 		create: func() (webhook.Subscription, error) {
 			if secret.IsZero() && !r.dry {

@@ -52,8 +52,9 @@ type pass struct {
 	list     []access.Applied  // the same, the oldest first
 	changes  []change
 	problems []fault.Field
-	same     int  // objects that need no change
-	denied   bool // a problem is a permission that the caller lacks
+	same     int   // objects that need no change
+	moved    int64 // pending deliveries that the changes of subscriptions may move or drop
+	denied   bool  // a problem is a permission that the caller lacks
 }
 
 type item struct {
@@ -83,13 +84,20 @@ func (r *run) rows() int {
 }
 
 // findUnchanged finds the objects that need no change, outside of the write, so that the writer spends no time on them. Problems show
-// again in the write.
+// again in the write. Faults: Invalid if the changes move too many pending deliveries.
 func (r *run) findUnchanged(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
 	r.looks = true
-	return r.makeAll()
+	if err := r.makeAll(); err != nil {
+		return err
+	}
+	if r.moved > maxRows {
+		return fault.New(fault.Invalid, "too_many_changes",
+			"The changes of subscriptions in the document move %d pending deliveries, and one request may move %d; nothing was changed. Apply it in parts.", r.moved, maxRows)
+	}
+	return nil
 }
 
 func (r *run) begin(ctx context.Context) error {
