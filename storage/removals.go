@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
@@ -55,7 +56,8 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 	return s.File.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
 		o, err := directory.PrepareDeletion(t, by, id, `
 			SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
-			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+")")
+			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)
+			UNION ALL SELECT 'more than 10,000 audit events' WHERE EXISTS (SELECT 1 FROM audit_events WHERE organization_id = ?1 LIMIT 1 OFFSET 10000)`)
 		if err != nil {
 			return err
 		}
@@ -97,7 +99,6 @@ func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (acce
 	})
 }
 
-// anAuditEvent is true for an event e that publishes an audit event. It does not count as something that an organization has, because
-// the creation of the organization published one.
-const anAuditEvent = `
-	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
+// anAuditEvent is true for an event e that publishes an audit event: nobody else may publish one of these types. It does not count as
+// something that an organization has, because the creation of the organization published one.
+var anAuditEvent = "e.type IN ('" + strings.Join(access.AuditTypes(), "', '") + "')"
