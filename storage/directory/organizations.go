@@ -25,7 +25,7 @@ const (
 // matter, and an empty text lists all.
 func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.Organization], error) {
 	list := scan.List[access.Organization]{Logs: d.logs, Table: "organizations", Columns: organizationColumns, Where: "TRUE"}
-	return beginningWith(ctx, d, list, beginningIs, beginning, before, limit)
+	return beginningWith(ctx, list, beginningIs, beginning, before, limit)
 }
 
 // beginningIs is the condition for organizations whose name or external id begins with a text.
@@ -44,16 +44,13 @@ func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, begi
 
 // beginningWith returns a page of a list of which some texts begin with the given one. like is the condition that they are LIKE the
 // parameter ?5. An empty text selects the whole list, which needs no search.
-func beginningWith[T any](ctx context.Context, d *Directory, list scan.List[T], like, text string, before int64, limit int) (page access.Page[T], err error) {
-	if text == "" {
-		page.Rows, err = sqlite.All[T](d.reads.In(ctx), "SELECT "+list.Columns+" FROM "+list.Table+`
-			WHERE `+list.Where+" AND id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
-		return page, err
+func beginningWith[T any](ctx context.Context, list scan.List[T], like, text string, before int64, limit int) (access.Page[T], error) {
+	q := scan.Query{Organization: access.AllOrganizations, Before: before, Limit: limit}
+	if text != "" {
+		list.Where += " AND " + like
+		q.Filtered, q.Args = true, []any{startingWith(text)}
 	}
-	list.Where += " AND " + like
-	return list.Page(ctx, scan.Query{
-		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{startingWith(text)},
-	})
+	return list.Page(ctx, q)
 }
 
 // Organization returns the organization with an id or an external id. Faults: NotFound.

@@ -30,7 +30,7 @@ const listedUserColumns = userColumns + `, (SELECT count(*) FROM memberships m W
 func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (access.Page[access.ListedUser], error) {
 	list := scan.List[access.ListedUser]{Logs: d.logs, Table: "users u", Columns: listedUserColumns, Where: "u.built_in = 0"}
 	const like = `(u.name LIKE ?5 ESCAPE '\' OR u.email LIKE ?5 ESCAPE '\' OR u.external_id LIKE ?5 ESCAPE '\')`
-	return beginningWith(ctx, d, list, like, beginning, before, limit)
+	return beginningWith(ctx, list, like, beginning, before, limit)
 }
 
 // User returns the user with an id or an external id. Faults: NotFound.

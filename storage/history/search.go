@@ -43,7 +43,7 @@ const (
 var describedColumns = strings.Replace(foundSubscriptionColumns, "coalesce(s.external_id, '')", "s.description", 1)
 
 // searchLookups compare the text with a URL without its scheme, so that a host or a whole URL finds a subscription. Descriptions have no
-// index: the text is compared with each of the organization in which the caller acts. They find attempts that have ended, and those in progress.
+// index: the text is compared with each of the organization in which the caller acts, but not with the deleted ones, which have no limit. They find attempts that have ended, and those in progress.
 var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 	{Type: search.Subscription, By: search.ByID,
 		SQL: foundSubscriptionColumns + " FROM subscriptions s" + foundSubscriptionJoins + `
@@ -60,8 +60,8 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 			WHERE s.organization_id = ?3 AND substr(s.url, instr(s.url, '//') + 2) >= ?8 AND substr(s.url, instr(s.url, '//') + 2) < ?9
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`},
 	{Type: search.Subscription, By: search.ByStart, Callers: search.Acting,
-		SQL: describedColumns + " FROM subscriptions s INDEXED BY subscriptions_by_organization" + foundSubscriptionJoins + `
-			WHERE s.organization_id = ?3 AND instr(lower(s.description), ?8) > 0 LIMIT ?4`},
+		SQL: describedColumns + " FROM subscriptions s INDEXED BY subscriptions_live" + foundSubscriptionJoins + `
+			WHERE s.organization_id = ?3 AND s.deleted_at IS NULL AND instr(lower(s.description), ?8) > 0 LIMIT ?4`},
 	{Type: search.Event, By: search.ByID,
 		SQL: foundEventColumns + " FROM events e" + foundEventJoins + `
 			WHERE e.id = ?5 AND e.created_at = ?6 AND ?3 IN (0, e.organization_id) AND e.type NOT IN (SELECT value FROM json_each(?7))`},
