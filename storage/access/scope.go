@@ -53,6 +53,9 @@ func (s Scope) Empty() bool { return len(s.keys) == 0 }
 // Keys returns the keys in order, as a copy. It is never nil.
 func (s Scope) Keys() []string { return append([]string{}, s.keys...) }
 
+// Len returns the number of keys.
+func (s Scope) Len() int { return len(s.keys) }
+
 // Equal reports whether both sets contain the same keys.
 func (s Scope) Equal(o Scope) bool { return slices.Equal(s.keys, o.keys) }
 

@@ -1,4 +1,0 @@
-package access
-
-// Len returns the number of keys.
-func (s Scope) Len() int { return len(s.keys) }
