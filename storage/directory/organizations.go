@@ -37,7 +37,7 @@ func startingWith(text string) string {
 
 // OrganizationsInOrder lists the first of some organizations, by row id and in their order, whose name or external id begins with a text.
 func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, beginning string, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.reads.In(ctx), `
+	return sqlite.All[access.Organization](d.logs.InTurn(ctx, access.AllOrganizations), `
 		SELECT `+organizationColumns+` FROM json_each(?1) j CROSS JOIN organizations ON organizations.id = j.value
 		WHERE `+beginningIs+` ORDER BY j.key LIMIT ?4`, sqlite.RowList(slices.Values(rows)), nil, nil, limit, startingWith(beginning))
 }

@@ -91,7 +91,7 @@ func (s *Survey) QueueSummary(ctx context.Context) (webhook.Queue, error) {
 func (s *Survey) OrganizationFigures(ctx context.Context) (map[int64]access.OrganizationFigures, error) {
 	return s.figures.get(ctx, func(ctx context.Context) (map[int64]access.OrganizationFigures, error) {
 		var found []access.OrganizationFigures
-		err := s.o.Reads.List(ctx, &found, `
+		err := s.o.Logs.List(ctx, &found, `
 			SELECT o.id, 0 AS in_trouble, 0 AS pending, coalesce(o.last_event_at, 0) AS last_event_at,
 			       (SELECT coalesce(sum(u.events), 0) FROM organization_days u WHERE u.organization_id = o.id AND u.day >= ?2) AS events FROM organizations o
 			UNION ALL SELECT s.organization_id, 1, 0, 0, 0 FROM subscriptions s INDEXED BY subscriptions_in_trouble
