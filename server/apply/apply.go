@@ -94,6 +94,9 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	if err := r.findUnchanged(ctx); err != nil {
 		return err
 	}
+	if r.isDone() {
+		return x.OK(resultBody{[]change{}, len(r.unchanged)})
+	}
 	var result resultBody
 	var refusal error
 	err := e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {

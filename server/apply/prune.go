@@ -17,6 +17,16 @@ func (r *run) isPruned(id string) bool {
 	return r.applied[id] && !isNamed
 }
 
+// countPruned returns how many objects the request removes.
+func (r *run) countPruned() (n int) {
+	for _, a := range r.list {
+		if r.isPruned(identity(a.Kind, a.Key)) {
+			n++
+		}
+	}
+	return n
+}
+
 // countClosures returns the name of each organization that apply has created, and counts what would end with it, before anything is
 // removed, by id. An organization without anything has no fields.
 func (r *run) countClosures() (map[string][]field, error) {

@@ -84,7 +84,7 @@ func (r *run) rows() int {
 }
 
 // findUnchanged finds the objects that need no change, outside of the write, so that the writer spends no time on them. Problems show
-// again in the write. Faults: Invalid if the changes move too many pending deliveries.
+// again in the write. Faults: Invalid if the changes are too many, or move too many pending deliveries.
 func (r *run) findUnchanged(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -93,12 +93,21 @@ func (r *run) findUnchanged(ctx context.Context) error {
 	if err := r.makeAll(); err != nil {
 		return err
 	}
+	if len(r.changes)+r.countPruned() > MaxChanges {
+		return errTooManyChanges
+	}
 	if r.moved > maxRows {
 		return fault.New(fault.Invalid, "too_many_changes",
 			"The changes of subscriptions in the document move %d pending deliveries, and one request may move %d; nothing was changed. Apply it in parts.", r.moved, maxRows)
 	}
 	return nil
 }
+
+var errTooManyChanges = fault.New(fault.Invalid, "too_many_changes",
+	"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges)
+
+// isDone reports whether there is nothing to change, after findUnchanged. Then nobody has to wait for a write.
+func (r *run) isDone() bool { return len(r.changes)+len(r.problems)+len(r.failed)+r.countPruned() == 0 }
 
 func (r *run) begin(ctx context.Context) error {
 	r.pass = &pass{ctx: ctx, named: map[string]string{}, failed: map[string]bool{}, applied: map[string]bool{}}
@@ -133,8 +142,7 @@ func (r *run) write(ctx context.Context) (result resultBody, refusal, err error)
 	case err != nil:
 		return result, nil, err
 	case len(r.changes) > MaxChanges:
-		return result, fault.New(fault.Invalid, "too_many_changes",
-			"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges), nil
+		return result, errTooManyChanges, nil
 	case len(r.problems) > 0: // Forbidden if the caller may not grant what the document grants, as for a single object
 		refused, _ := fault.As(fault.Fields(r.problems))
 		if r.denied {
