@@ -159,7 +159,7 @@ func respond[B any](x *exchange.Exchange, r request, list lister, body func(acce
 		ctx, cancel := x.LongContext(longestCSV)
 		defer cancel()
 		r.filter.Limit = csvPage
-		return exchange.WriteCSV(x, all(ctx, r, list, body))
+		return exchange.WriteCSV(x, all(ctx, x, r, list, body))
 	}
 	after := r.page.After
 	r.filter.After, r.filter.Limit = access.UsagePosition{Row: after.Row, Day: after.At}, r.page.Limit
@@ -171,10 +171,15 @@ func respond[B any](x *exchange.Exchange, r request, list lister, body func(acce
 	return x.OK(exchange.NewList(r.page, page.Rows, body, nil)) // the page has no extra row
 }
 
-func all[B any](ctx context.Context, r request, list lister, body func(access.Usage) B) iter.Seq2[B, error] {
+// all reads page after page. Before each one it checks the credential again, because a slow reader takes minutes.
+func all[B any](ctx context.Context, x *exchange.Exchange, r request, list lister, body func(access.Usage) B) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		for more := true; more; {
-			page, err := list(ctx, r.organization, r.filter)
+			err := x.Caller.Recheck()
+			var page access.UsagePage
+			if err == nil {
+				page, err = list(ctx, r.organization, r.filter)
+			}
 			if err != nil {
 				yield(*new(B), err)
 				return
