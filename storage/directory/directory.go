@@ -101,9 +101,12 @@ func TrackApplied(t *sqlite.Tx, by access.Actor, organization, eventType string,
 			DELETE FROM applied
 			WHERE kind = 'organization' AND key = ?1 OR kind = 'member' AND key > ?1 || '/' AND key < ?1 || '0' OR kind = 'subscription' AND key IN (
 				SELECT s.public_id FROM organizations o JOIN subscriptions s ON s.organization_id = o.id WHERE o.public_id = ?1)`, key)
-	case access.UserErased: // this reads all members that apply created
+	case access.UserErased: // its memberships end later
 		err = t.Exec(`
-			DELETE FROM applied WHERE kind = 'user' AND key = ?1 OR kind = 'member' AND substr(key, instr(key, '/') + 1) = ?1`, key)
+			DELETE FROM applied
+			WHERE kind = 'user' AND key = ?1 OR kind = 'member' AND key IN (
+				SELECT o.public_id || '/' || u.public_id FROM users u JOIN memberships m ON m.user_id = u.id JOIN organizations o ON o.id = m.organization_id
+				WHERE u.public_id = ?1)`, key)
 	}
 	if err != nil {
 		return fmt.Errorf("track what apply created, after %s of %s %s: %w", eventType, kind, key, err)
