@@ -125,9 +125,10 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 		return changed, err
 	}
 	d.OutdatePrincipals(t)
-	if c.Plan != nil {
-		d.quotas.Forget()
-		d.hooks.WebhooksChanged(t)
+	if changed.Plan != before.Plan {
+		if err := d.planChanged(t, before.Plan, changed.Plan); err != nil {
+			return changed, err
+		}
 	}
 	details := map[string]any{}
 	webhook.AddDetail(details, "name", c.Name)
@@ -136,6 +137,18 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
 	}
 	return changed, d.hooks.Audit(t, by, changed.RowID, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, details)
+}
+
+// planChanged makes the writer read again what depends on the plan of an organization. The subscriptions of all organizations are among
+// it if one of the two plans has webhooks, and the other one has not.
+func (d *Directory) planChanged(t *sqlite.Tx, before, after string) error {
+	d.quotas.Forget()
+	old, err1 := planNamed(t, before)
+	now, err2 := planNamed(t, after)
+	if old.Webhooks != now.Webhooks {
+		d.hooks.WebhooksChanged(t)
+	}
+	return cmp.Or(err1, err2)
 }
 
 // PrepareDeletion finds an organization that is to be deleted. others selects the names of what the organization with the row id ?1 has

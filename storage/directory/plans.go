@@ -60,7 +60,7 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 		}
 		d.OutdatePrincipals(t)
 		d.quotas.Forget()
-		if c.Webhooks != nil {
+		if changed.Webhooks != before.Webhooks {
 			d.hooks.WebhooksChanged(t)
 		}
 		details := map[string]any{}
