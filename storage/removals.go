@@ -50,14 +50,15 @@ func (s *Store) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (row in
 }
 
 // DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
-// Conflict while the organization has anything but its service account, even revoked or removed, until its closure is complete, and for
-// the actor's own organization.
+// Conflict while the organization has anything but its service account, even revoked or removed, or more than 10,000 audit events, for
+// which others would wait; until its closure is complete; and for the actor's own organization.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return s.File.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
 		o, err := directory.PrepareDeletion(t, by, id, `
 			SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
-			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)
-			UNION ALL SELECT 'more than 10,000 audit events' WHERE EXISTS (SELECT 1 FROM audit_events WHERE organization_id = ?1 LIMIT 1 OFFSET 10000)`)
+			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM (SELECT type FROM events WHERE organization_id = ?1 LIMIT 10000) e WHERE NOT `+anAuditEvent+`)
+			UNION ALL SELECT 'more than 10,000 audit events' WHERE EXISTS (SELECT 1 FROM events WHERE organization_id = ?1 LIMIT 1 OFFSET 10000)
+				OR EXISTS (SELECT 1 FROM audit_events WHERE organization_id = ?1 LIMIT 1 OFFSET 10000)`)
 		if err != nil {
 			return err
 		}

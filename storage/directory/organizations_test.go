@@ -84,6 +84,13 @@ func TestRemoveOrganization(t *testing.T) {
 			"API keys":              func(p access.Principal) { storagetest.Key(t, x.Store, p, access.EventsRead) },
 			"webhook subscriptions": func(p access.Principal) { storagetest.Subscription(t, x.Store, p, "https://example.com/") },
 			"events":                func(p access.Principal) { storagetest.Publish(t, x.Store, p, "user.created") },
+			"more than 10,000 audit events": func(p access.Principal) { // of sign-ins, for example
+				storagetest.Exec(t, x.Store, `
+					WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+					INSERT INTO audit_events (organization_id, type, actor_type, actor_id, actor_name, target_type, target_id, ip, request_id, at, details)
+					SELECT organization_id, type, actor_type, actor_id, actor_name, target_type, target_id, ip, request_id, at, details
+					FROM (SELECT * FROM audit_events WHERE organization_id = ? LIMIT 1), n`, p.Home.RowID)
+			},
 		} {
 			owner, _ := storagetest.Organization(t, x.Store, strings.ReplaceAll(name, " ", "-"), "growth", access.RoleOwner)
 			fill(owner)

@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -102,22 +103,23 @@ func (d *Directory) EndSession(ctx context.Context, p access.Principal, by acces
 	})
 }
 
-// DropSessions deletes a batch of the sessions and of the sign-in links that have expired at the time now. It reads before it
-// writes: usually there are none. The owner of the file calls it from time to time.
+// DropSessions deletes the sessions and the sign-in links that have expired at the time now, in batches, for about a second. It reads
+// before it writes: usually there are none. The owner of the file calls it from time to time.
 func (d *Directory) DropSessions(ctx context.Context, now int64) error {
-	var ended bool
-	if err := d.reads.In(ctx).Get(&ended, `
-		SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM sign_in_links WHERE expires_at <= ?1)`,
-		now); err != nil || !ended {
-		return err
-	}
-	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		for _, table := range []string{"sessions", "sign_in_links"} {
-			if err := t.Exec("DELETE FROM "+table+" WHERE id IN (SELECT id FROM "+table+" WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
-				return err
-			}
+	return scan.Batches(ctx, time.Second, func() (more bool, err error) {
+		if err := d.reads.In(ctx).Get(&more, `
+			SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM sign_in_links WHERE expires_at <= ?1)`,
+			now); err != nil || !more {
+			return false, err
 		}
-		return nil
+		return true, d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+			for _, table := range []string{"sessions", "sign_in_links"} {
+				if err := t.Exec("DELETE FROM "+table+" WHERE id IN (SELECT id FROM "+table+" WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
 }
 

@@ -43,7 +43,8 @@ const (
 var describedColumns = strings.Replace(foundSubscriptionColumns, "coalesce(s.external_id, '')", "s.description", 1)
 
 // searchLookups compare the text with a URL without its scheme, so that a host or a whole URL finds a subscription. Descriptions have no
-// index: the text is compared with each of the organization in which the caller acts, but not with the deleted ones, which have no limit. They find attempts that have ended, and those in progress.
+// index: the text is compared with each of the organization in which the caller acts, but not with the deleted ones, whose number has no
+// limit. They find attempts that have ended, and those in progress.
 var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 	{Type: search.Subscription, By: search.ByID,
 		SQL: foundSubscriptionColumns + " FROM subscriptions s" + foundSubscriptionJoins + `

@@ -284,11 +284,6 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 		if err != nil {
 			return err
 		}
-		if wanted += len(subscriptions); i > 0 && wanted > maxWanted {
-			return fault.New(fault.Invalid, "too_many_deliveries", "Subscriptions want the first %d of these %d events %d times in all, feeds included, and "+
-				"one request may have at most %d. Nothing was published. Split the batch: send at most %d of these events in a request.",
-				i+1, len(events), wanted, maxWanted, i)
-		}
 		if n := t.Fanout.Filters(subscriptions); n > 0 {
 			filters, filtered = filters+n, filtered+len(e.Data)
 		}
@@ -296,6 +291,11 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
 				"on %d MiB of events. A filter that does not fit into memory counts as %d. Nothing was published. "+
 				"Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, fanout.ReadCost, i)
+		}
+		if wanted += len(subscriptions); i > 0 && wanted > maxWanted {
+			return fault.New(fault.Invalid, "too_many_deliveries", "Subscriptions and feeds want the first %d of these %d events %d times in all, and one "+
+				"request may have at most %d. Nothing was published. Split the batch: send at most %d of these events in a request.",
+				i+1, len(events), wanted, maxWanted, i)
 		}
 		if subscriptions, _, err = t.Fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,24 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 		t.Error("some of them were published")
 	}
 	must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), org, batch(100)))
+}
+
+// TestFeedsCountInTheLimitsOfARequest has feeds, which get no deliveries. The writer looks at each of them for each event.
+func TestFeedsCountInTheLimitsOfARequest(t *testing.T) {
+	t.Parallel()
+	x, owner := unlimited(t)
+	for range 101 {
+		storagetest.Subscription(t, x.Store, owner, "", "a")
+	}
+	batch := slices.Repeat([]webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}}, 1000)
+	_, err := x.Queue.PublishEvents(t.Context(), owner.Organization.RowID, batch)
+	storagetest.ExpectFault(t, err, fault.Invalid, "too_many_deliveries")
+	for _, text := range []string{"first 991 of these 1000", "100091 times", "at most 100000", "Nothing was published", "at most 990 of these"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%v does not say %q", err, text)
+		}
+	}
+	must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), owner.Organization.RowID, batch[:990]))
 }
 
 func TestNewsAboutHealthIsBounded(t *testing.T) {
