@@ -2,8 +2,10 @@ package principal_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -453,32 +455,45 @@ func TestAFailureToReadIsNotARefusal(t *testing.T) {
 	})
 }
 
+// TestThePrincipalCacheIsBounded reads more principals than a shard holds: of entries, or of permissions. All are good.
 func TestThePrincipalCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	x := newPlatform(t)
-	// Digests that begin alike fall into one shard; more of them than it holds have to be read again, and are good.
-	credentials := []access.Credential{}
-	for len(credentials) < 300 {
-		if c := access.Mint("svc"); c.Digest()[0] == 0 {
-			credentials = append(credentials, c)
-		}
-	}
-	var wg sync.WaitGroup
-	for _, c := range credentials {
-		wg.Go(func() {
-			if _, err := x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{Credential: c, Name: "ci", Scope: access.NewScope(access.EventsRead)}); err != nil {
-				t.Error(err)
+	for _, c := range []struct{ keys, permissions, cached int }{
+		{300, 0, 256},
+		{60, 200, 19}, // a principal has 200 permissions, and its key has them too
+	} {
+		t.Run(fmt.Sprintf("%d keys with %d permissions", c.keys, c.permissions), func(t *testing.T) {
+			t.Parallel()
+			x := newPlatform(t)
+			scope := []string{access.EventsRead}
+			for i := range c.permissions {
+				scope = append(scope, "orders:p"+strconv.Itoa(i))
+				must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: scope[i+1]}))
+			}
+			credentials := []access.Credential{}
+			for len(credentials) < c.keys {
+				if c := access.Mint("svc"); c.Digest()[0] == 0 { // digests that begin alike fall into one shard
+					credentials = append(credentials, c)
+				}
+			}
+			var wg sync.WaitGroup
+			for _, c := range credentials {
+				wg.Go(func() {
+					if _, err := x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{Credential: c, Name: "ci", Scope: access.NewScope(scope...)}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			for range 2 {
+				for _, c := range credentials {
+					must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), c.Digest()))
+				}
+			}
+			if n := x.Directory.CachedKeys(); n != c.cached {
+				t.Errorf("%d keys are cached, and not %d", n, c.cached)
 			}
 		})
-	}
-	wg.Wait()
-	for range 2 {
-		for _, c := range credentials {
-			must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), c.Digest()))
-		}
-	}
-	if n := x.Directory.CachedKeys(); n != 256 {
-		t.Errorf("%d keys are cached", n)
 	}
 }
 
