@@ -171,6 +171,29 @@ func TestSessionsEnd(t *testing.T) {
 }
 
 // TestSessionFromTheFuture has a session begin while the clock is ahead: it does not last until that time comes.
+// TestAllExpiredSessionsAreDropped has more of them than one transaction deletes.
+func TestAllExpiredSessionsAreDropped(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	beginSession(t, x, access.RoleOwner)
+	var end int64
+	storagetest.Query(t, x.Path(), &end, "SELECT expires_at FROM sessions")
+	storagetest.Exec(t, x.Store, `
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)
+		INSERT INTO sessions (public_id, kind, user_id, organization_id, may_switch, token_id, digest, created_at, expires_at)
+		SELECT 'ses_' || i, kind, user_id, organization_id, 0, token_id, randomblob(32), created_at, expires_at FROM sessions, n`)
+	left := func(now int64) (n int) {
+		if err := x.Directory.DropSessions(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		storagetest.Query(t, x.Path(), &n, "SELECT count(*) FROM sessions")
+		return n
+	}
+	if before, after := left(end-1), left(end); before != 1201 || after != 0 {
+		t.Errorf("%d sessions a millisecond before their end, and %d at their end", before, after)
+	}
+}
+
 func TestSessionFromTheFuture(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
