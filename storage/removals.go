@@ -56,7 +56,8 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 	return s.File.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
 		o, err := directory.PrepareDeletion(t, by, id, `
 			SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
-			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM (SELECT type FROM events WHERE organization_id = ?1 LIMIT 10000) e WHERE NOT `+anAuditEvent+`)
+			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`
+				AND e.id < coalesce((SELECT id FROM events WHERE organization_id = ?1 ORDER BY id LIMIT 1 OFFSET 10000), 1 << 62))
 			UNION ALL SELECT 'more than 10,000 audit events' WHERE EXISTS (SELECT 1 FROM events WHERE organization_id = ?1 LIMIT 1 OFFSET 10000)
 				OR EXISTS (SELECT 1 FROM audit_events WHERE organization_id = ?1 LIMIT 1 OFFSET 10000)`)
 		if err != nil {

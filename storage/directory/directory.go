@@ -39,7 +39,7 @@ type Hooks struct {
 	Audit func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about Target, details map[string]any) error
 	// AuditCost returns about how many rows a write with an audit event of this type writes.
 	AuditCost func(t *sqlite.Tx, organization int64, eventType string) (int, error)
-	// WebhooksChanged is called after an organization got another plan, or a plan has webhooks or no longer has them.
+	// WebhooksChanged is called after an organization or a plan has got webhooks, or no longer has them.
 	WebhooksChanged func(t *sqlite.Tx)
 }
 

@@ -37,13 +37,18 @@ func TestTheDispatcherIsToldOfOtherPlans(t *testing.T) {
 			_, err := x.Directory.UpdatePlan(t.Context(), x.By, "growth", access.PlanChange{Webhooks: new(false)})
 			return err
 		}, 1},
-		{"of an organization that gets another plan", func() error {
-			_, err := x.Directory.UpdateOrganization(t.Context(), x.By, org.ID, access.OrganizationChange{Plan: new("growth")})
+		{"of an organization that gets a plan with webhooks", func() error {
+			_, err := x.Directory.UpdateOrganization(t.Context(), x.By, org.ID, access.OrganizationChange{Plan: new("business")})
 			return err
 		}, 2},
 		{"and of nothing else", func() error {
 			if _, err := x.Directory.UpdatePlan(t.Context(), x.By, "growth", access.PlanChange{APIKeys: new(false)}); err != nil {
 				return err
+			}
+			for _, plan := range []string{"business", "enterprise"} { // both have webhooks
+				if _, err := x.Directory.UpdateOrganization(t.Context(), x.By, org.ID, access.OrganizationChange{Plan: &plan}); err != nil {
+					return err
+				}
 			}
 			_, err := x.Directory.UpdateOrganization(t.Context(), x.By, org.ID, access.OrganizationChange{Name: new("Acme Inc.")})
 			return err
