@@ -84,8 +84,8 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// The race detector fails this test if the sweep takes no lock: nothing else orders what the two goroutines do in the second shard.
-func TestSweepLocksEveryShard(t *testing.T) {
+// The race detector fails this test if the rotation takes no lock: nothing else orders what the two goroutines do in the second shard.
+func TestRotationLocksEveryShard(t *testing.T) {
 	t.Parallel()
 	for other := range int64(50) { // most of these keys are in another shard than key 0
 		synctest.Test(t, func(*testing.T) {

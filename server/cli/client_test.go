@@ -264,9 +264,9 @@ func TestRefusals(t *testing.T) {
 			`{"title":"Forbidden","detail":"\u001b]0;owned\u0007 \u202e","code":"x","request_id":"R1"}`),
 			"keyhook: Forbidden: \\x1b]0;owned\\a \\u202e (x, request R1)\n"},
 		{"the page of another server is not printed", says(502, "text/html", "<html>secret</html>"),
-			"keyhook: the response (502 Bad Gateway) does not come from Keyhook; check --url\n"},
+			"keyhook: the response (502 Bad Gateway) does not come from Keyhook; check the URL of the server\n"},
 		{"a success of another server is not printed either", says(200, "text/html", "<html>"),
-			"keyhook: the response is not a JSON object, so it does not come from Keyhook; check --url\n"},
+			"keyhook: the response is not a JSON object, so it does not come from Keyhook; check the URL of the server\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -285,7 +285,7 @@ func TestRefusals(t *testing.T) {
 			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusMovedPermanently)
 		})
 		code, _, stderr := s.ask(t, aToken, "keys get "+anID)
-		const want = "keyhook: the response (301 Moved Permanently) does not come from Keyhook; check --url\n"
+		const want = "keyhook: the response (301 Moved Permanently) does not come from Keyhook; check the URL of the server\n"
 		if code != cli.ExitFailure || stderr != want || len(other.asked) > 0 {
 			t.Errorf("code %d, errors %q, asked elsewhere %q", code, stderr, other.asked)
 		}

@@ -26,7 +26,7 @@ var permissionNoun = noun{name: "permissions", item: "KEY", id: "key",
 		{verb: "get", short: "Show a permission", example: "events:write"},
 		{
 			verb: "create", short: "Create a permission for your own product",
-			long: "The roles operator and owner get the permission at once, and member too if it ends with :read. So your customers have it.\n" +
+			long: "The roles operator, owner and customer get the permission at once, and member too if it ends with :read. So your customers have it.\n" +
 				"With --internal, only operator gets it, and you can give it to roles of your own.",
 			example: "--key orders:read --description \"Read orders\"\n--key refunds:write --internal",
 			fields: []field{

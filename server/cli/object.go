@@ -25,7 +25,7 @@ type member struct {
 func parseObject(body []byte) (object, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return nil, fault.Advise(errors.New("the response is not a JSON object, so it does not come from Keyhook"), "check --%s", client.FlagURL)
+		return nil, fault.Advise(errors.New("the response is not a JSON object, so it does not come from Keyhook"), client.AdviceURL)
 	}
 	var o object
 	for decoder.More() {

@@ -44,7 +44,7 @@ var table = []Setting{
 	newSetting("storage.synchronous", SynchronousFull, choice(SynchronousFull, SynchronousNormal),
 		"full survives a power cut; normal is faster, but a power cut may lose the last writes"),
 	newSetting("storage.retention_events", "720h", duration(time.Second, 3650*day),
-		"how long to keep events, deliveries and attempts that are not pending"),
+		"how long to keep events, deliveries and attempts; what is pending stays, unless its subscription is paused or disabled"),
 	newSetting("storage.retention_audit", "8760h", duration(time.Second, 36500*day),
 		"how long to keep audit events"),
 

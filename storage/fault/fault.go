@@ -4,9 +4,9 @@
 // An Error is for a caller of the API. Any other error is internal: it is logged, and its text never reaches a caller.
 //
 // An Advice is for an operator. It keeps what happened apart from the mend, which is what to do about it. Storage states
-// facts, and gives a mend only in terms that it knows, such as a file to move away. The mends that name paths, headers, flags and
-// commands stand in one table, in server/explain, by code; those of the commands on a file stand in server/cli/database, by error. So nobody has
-// to cut an error text into parts.
+// facts, and gives a mend only in terms that it knows, such as a file to move away. The mends by code, which are a sentence, a command or a
+// button, stand in one table in server/explain; those of the commands on a file stand in server/cli/database, by error. So nobody has to
+// cut an error text into parts.
 package fault
 
 import (

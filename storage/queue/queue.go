@@ -1,6 +1,6 @@
 // Package queue owns everything that writes events, deliveries and attempts: publishing, attempts and their results, redeliveries,
-// replays, recoveries, discards and the hold, with their audit events. It does not know HTTP, never sends anything, and does not know
-// who may do what.
+// replays, recoveries, discards and the hold, with their audit events. It does not know HTTP and never sends anything. Callers check
+// what an actor may do, except for the right to read audit events that are sent again.
 package queue
 
 import (

@@ -24,14 +24,20 @@ import (
 // subscriptions that are paused. For other organizations and earlier names, the audit log says which these are; see cleanPaused.
 func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
 	c.CleanAfter(t)
-	n, err := t.Affected(`
+	return c.renamePaused(t, `
 		UPDATE subscriptions INDEXED BY subscriptions_paused SET last_error = ?1
-		WHERE paused = 1 AND last_error = ?2 AND organization_id IN (SELECT organization_id FROM memberships WHERE user_id = ?3)`,
+		WHERE paused = 1 AND last_error = ?2 AND organization_id IN (SELECT organization_id FROM memberships WHERE user_id = ?3) RETURNING id`,
 		webhook.DeactivatedBy+access.ErasedUserName, webhook.DeactivatedBy+was.Name, was.RowID)
-	if err == nil && n > 0 {
-		c.o.Queue.SubscriptionsChanged(t)
+}
+
+// renamePaused changes the last error of some subscriptions. The statement returns their row ids.
+func (c *Cleaner) renamePaused(t *sqlite.Tx, statement string, args ...any) error {
+	var rows []int64
+	if err := t.ExecList(&rows, statement, args...); err != nil || len(rows) == 0 {
+		return err
 	}
-	return err
+	c.o.Queue.SubscriptionsChanged(t, rows...)
+	return nil
 }
 
 // cleanUsers removes the copies of the personal data of erased users. One pass over the history removes those of all. If it fails, each
@@ -147,12 +153,8 @@ func (c *Cleaner) cleanPaused(t *sqlite.Tx, subscription, details string) error 
 	if err := json.Unmarshal([]byte(details), &written); err != nil || !strings.HasPrefix(written.LastError, webhook.DeactivatedBy) {
 		return err
 	}
-	n, err := t.Affected("UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ?",
+	return c.renamePaused(t, "UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ? RETURNING id",
 		webhook.DeactivatedBy+access.ErasedUserName, subscription, written.LastError)
-	if err == nil && n > 0 {
-		c.o.Queue.SubscriptionsChanged(t)
-	}
-	return err
 }
 
 type publishedAudit struct {

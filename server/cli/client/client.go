@@ -196,7 +196,7 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 		}
 		next := Page{}
 		if err := json.Unmarshal(body, &next); err != nil {
-			return list, fault.Advise(errors.New("the response is not a list, so it does not come from Keyhook"), "check --%s", FlagURL)
+			return list, fault.Advise(errors.New("the response is not a list, so it does not come from Keyhook"), AdviceURL)
 		}
 		list.Data = append(list.Data, next.Data...)
 		list.HasMore, list.NextCursor, list.Notice = next.HasMore, next.NextCursor, next.Notice
@@ -281,7 +281,7 @@ func (c Client) At(address, token string) (Client, error) {
 	c.Base = strings.TrimSuffix(address, "/")
 	c.Authorization = authorization(token)
 	c.advise = func(err error) error {
-		return fault.Advise(fmt.Errorf("cannot reach %s: %w", c.Base, err), "check --%s, and whether the server is running", FlagURL)
+		return fault.Advise(fmt.Errorf("cannot reach %s: %w", c.Base, err), "check this URL, and whether the server is running")
 	}
 	return c, nil
 }
@@ -331,12 +331,15 @@ func IsNotFound(err error) bool {
 	return is && p.Code == "not_found"
 }
 
+// AdviceURL is the advice after a response that does not come from Keyhook. The URL may come from a flag or from the environment.
+const AdviceURL = "check the URL of the server"
+
 // Refusal returns the error for a response that is no success.
 func (c Client) Refusal(r Response) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	var p Problem
 	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
-		return fault.Advise(fmt.Errorf("the response (%d %s) does not come from Keyhook", r.Status, http.StatusText(r.Status)), "check --%s", FlagURL)
+		return fault.Advise(fmt.Errorf("the response (%d %s) does not come from Keyhook", r.Status, http.StatusText(r.Status)), AdviceURL)
 	}
 	return p
 }

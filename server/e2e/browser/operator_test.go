@@ -165,7 +165,7 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 	p.expect("This must be a permission such as orders:read")
 	p.fill("Key", "orders:read")
 	p.fill("Allows to", "<b>Read</b> orders")
-	p.expect("The roles operator, owner and member have it from now on.")
+	p.expect("The roles operator, owner, customer and member have it from now on.")
 	p.click("checkbox", "Internal")
 	p.expect("The role operator has it from now on.")
 	p.in("dialog", "").click("button", "Create permission")
