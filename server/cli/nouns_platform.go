@@ -1,5 +1,11 @@
 package cli
 
+import (
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
 var roleNoun = noun{name: "roles", item: "NAME", id: "name", short: "Roles: what members may do", verbs: []action{
 	{verb: "list", short: "List the roles", show: list{columns: []string{"name", "built_in", "permissions"}}},
 	{verb: "get", short: "Show a role", example: "owner"},
@@ -51,8 +57,8 @@ func planFields(isNew bool) []field {
 		{member: "api_keys", usage: "whether the plan includes API keys", value: boolean},
 		{member: "webhooks", usage: "whether the plan includes webhooks", value: boolean},
 		{member: "api_rate_limit_per_minute", usage: "requests per minute of one API key, or unlimited", value: limit, required: isNew},
-		{member: "max_subscriptions", usage: "subscriptions per organization; unlimited means 5000", value: limit},
-		{member: "max_api_keys", usage: "active API keys per organization; unlimited means 10000", value: limit},
+		{member: "max_subscriptions", usage: fmt.Sprint("subscriptions per organization; unlimited means ", access.MostSubscriptions), value: limit},
+		{member: "max_api_keys", usage: fmt.Sprint("active API keys per organization; unlimited means ", access.MostAPIKeys), value: limit},
 		{member: "max_stored_bytes_per_day", usage: "bytes that one organization may store per day (UTC), or unlimited", value: limit},
 	}
 }

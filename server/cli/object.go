@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -45,7 +46,8 @@ const absent = "-"
 // absentMeans has better texts for members where null, or an empty list, has a meaning.
 var absentMeans = map[string]string{
 	"api_rate_limit_per_minute": "unlimited", "rate_limit_per_second": "unlimited",
-	"max_subscriptions": "5000 (maximum)", "max_api_keys": "10000 (maximum)", "max_stored_bytes_per_day": "unlimited",
+	"max_subscriptions": fmt.Sprint(access.MostSubscriptions, " (maximum)"), "max_api_keys": fmt.Sprint(access.MostAPIKeys, " (maximum)"),
+	"max_stored_bytes_per_day": "unlimited",
 	"event_types": "every type", "expires_at": "never", "last_used_at": "never",
 }
 

@@ -53,14 +53,16 @@ const (
 	NotTest = "e.mark IS NOT 1"
 )
 
-// GateColumns are the columns of a webhook.Gate of a subscription s, its organization o and its plan p. The hold of the queue and the
+// GateColumns are the columns of a webhook.Gate of a subscription s and its plan p, without Deleted. The hold of the queue and the
 // interval of probes are in memory.
-const GateColumns = `s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, p.webhooks,
-	s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted`
+const GateColumns = "s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, p.webhooks"
 
-// Why is Why of the webhook.Gate that GateColumns reads, while the queue is not held.
+// Deleted is Deleted of the webhook.Gate of a subscription s in its organization o.
+const Deleted = "(s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL)"
+
+// Why is Why of the webhook.Gate that GateColumns and Deleted read, while the queue is not held.
 const Why = `CASE
-	WHEN s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL THEN '` + string(webhook.BlockedByDeletion) + `'
+	WHEN ` + Deleted + ` THEN '` + string(webhook.BlockedByDeletion) + `'
 	WHEN ` + PausedByPerson + ` THEN '` + string(webhook.BlockedByPause) + `'
 	WHEN s.status = '` + string(webhook.Disabled) + `' THEN '` + string(webhook.BlockedByFault) + `'
 	WHEN NOT p.webhooks THEN '` + string(webhook.BlockedByPlan) + `'

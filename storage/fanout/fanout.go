@@ -128,7 +128,7 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 		Filter filter.Filter `db:"filter"`
 	}
 	err := t.Get(&found, `
-		SELECT `+delivery.GateColumns+`, s.id, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
+		SELECT `+delivery.GateColumns+`, `+delivery.Deleted+` AS deleted, s.id, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {

@@ -14,8 +14,8 @@ import (
 // SubscriptionColumns are the columns of webhook.Subscription, without what Complete sets. Their tables are SubscriptionJoins.
 const SubscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name, s.url, s.event_types, s.audit_events, s.description,
-	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.ordered, s.filter, s.filter_changed_at, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
+	` + delivery.GateColumns + `, s.rate_limit_per_second, s.ordered, s.filter, s.filter_changed_at, s.created_at, s.updated_at, s.disabled_at,
+	s.last_success_at, s.last_failure_at, s.external_id,
 	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
 
 // SubscriptionJoins are the tables of SubscriptionColumns, for a subscription s.

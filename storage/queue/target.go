@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -46,8 +47,7 @@ type targetRow struct {
 func (q *Queue) target(from sqlite.Reader, subscription int64) (webhook.Target, error) {
 	row, err := sqlite.One[targetRow](from, "subscription", `
 		SELECT `+history.SubscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
-		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted,
-		       (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
+		       `+delivery.Deleted+` AS deleted, (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
 		FROM subscriptions s`+history.SubscriptionJoins+`
 		WHERE s.id = ?`, subscription)
 	if err != nil {

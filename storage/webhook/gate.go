@@ -3,7 +3,7 @@ package webhook
 import "time"
 
 // Gate is everything that decides whether a subscription receives events, and whether its deliveries are sent. Nothing else decides
-// that. The zero value is shut. delivery.GateColumns reads a gate, and delivery.Why is Why in SQL.
+// that. The zero value is shut. delivery.GateColumns and delivery.Deleted read a gate, and delivery.Why is Why in SQL.
 type Gate struct {
 	Health
 	Webhooks  bool `db:"webhooks"` // whether the plan of its organization has webhooks
