@@ -48,7 +48,7 @@ var absentMeans = map[string]string{
 	"api_rate_limit_per_minute": "unlimited", "rate_limit_per_second": "unlimited",
 	"max_subscriptions": fmt.Sprint(access.MostSubscriptions, " (maximum)"), "max_api_keys": fmt.Sprint(access.MostAPIKeys, " (maximum)"),
 	"max_stored_bytes_per_day": "unlimited",
-	"event_types": "every type", "expires_at": "never", "last_used_at": "never",
+	"event_types":              "every type", "expires_at": "never", "last_used_at": "never",
 }
 
 // text returns the text of a member. A name with a dot is a member of a member.
