@@ -221,10 +221,10 @@ var budget = map[string]int{
 	"dispatch/signature":           360,
 	"limiter":                      180,
 	"server":                       2830,
-	"server/apply":                 850,
+	"server/apply":                 890,
 	"server/build":                 90,
 	"server/check":                 590,
-	"server/cli":                   2470,
+	"server/cli":                   2480,
 	"server/cli/about":             50,
 	"server/cli/apply":             760,
 	"server/cli/bench":             420,
@@ -242,23 +242,23 @@ var budget = map[string]int{
 	"server/credential":            330,
 	"server/docs":                  680,
 	"server/exchange":              820,
-	"server/explain":               913, // the highest rate limit is not raised
+	"server/explain":               920, // the highest rate limit is not raised
 	"server/form":                  1660,
 	"server/metrics":               510,
 	"server/oidc":                  860,
 	"server/platform":              950,
 	"server/share":                 530,
 	"server/socket":                250,
-	"server/usage":                 190,
+	"server/usage":                 200,
 	"server/webhooks":              1290,
-	"storage":                      990,
+	"storage":                      1000,
 	"storage/access":               1430,
 	"storage/audit":                180,
-	"storage/backup":               330,
+	"storage/backup":               340,
 	"storage/catalogue":            140,
 	"storage/clock":                210,
 	"storage/delivery":             110,
-	"storage/directory":            2710,
+	"storage/directory":            2730,
 	"storage/disk":                 690,
 	"storage/encryption":           550,
 	"storage/fanout":               340,
@@ -268,23 +268,23 @@ var budget = map[string]int{
 	"storage/history":              1160,
 	"storage/instance":             50, // it also reads and writes JSON, which its three users did
 	"storage/pending":              380,
-	"storage/principal":            670,
+	"storage/principal":            690,
 	"storage/publicid":             70,
-	"storage/queue":                2830,
+	"storage/queue":                2850,
 	"storage/quota":                200,
 	"storage/redact":               60,
-	"storage/retention":            1010,
+	"storage/retention":            1050,
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
-	"storage/sqlite":               3220,
+	"storage/sqlite":               3230,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         510,
 	"storage/webhook":              1630,
 }
 
 const (
-	budgetOfAll    = 50100 // the aim is 50,000
+	budgetOfAll    = 50280 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

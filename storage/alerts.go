@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/history"
@@ -120,7 +119,7 @@ func markTold(t *sqlite.Tx, of webhook.Untold) error {
 	if of.Leaked {
 		return nil
 	}
-	return t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", time.Now().UnixMilli(), of.Organization)
+	return t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", t.Now(), of.Organization)
 }
 
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.

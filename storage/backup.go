@@ -64,7 +64,7 @@ func copyHooks(contents *backup.Contents) sqlite.Copies {
 		if err := db.GetContext(ctx, contents, `
 			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
 			       (SELECT count(*) FROM deliveries WHERE state = `+delivery.Pending+`)
-			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+delivery.Sending+` AND state = `+delivery.Sending+`) AS pending`); err != nil {
+			         + (SELECT count(*) FROM deliveries d INDEXED BY deliveries_sending WHERE `+delivery.SendingOn+`) AS pending`); err != nil {
 			return err
 		}
 		var err error
