@@ -117,7 +117,7 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 		File: file, Memory: memory, Keys: keys, History: past, Reads: pools.reads, Replays: pools.replays, KeepEvents: o.KeepEvents,
 	})
 	people := directory.New(file, pools.reads, pools.logs, memory.Quotas, directory.Hooks{
-		Audit: events.Audit, AuditCost: events.AuditCost, WebhooksChanged: func(t *sqlite.Tx) { events.SubscriptionsChanged(t) },
+		Audit: events.Audit, AuditCost: events.AuditCost, WebhooksChanged: events.AllSubscriptionsChanged,
 	})
 	described := catalogue.New(file, pools.reads, memory.Catalogued, func(t *sqlite.Tx, by access.Actor, action, eventType string, details map[string]any) error {
 		return events.Audit(t, by, 0, action, audit.Target{Type: access.KindEventType, ID: eventType}, details)

@@ -24,7 +24,7 @@ func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id strin
 		}
 		c.ClosedAt = new(t.Now())
 		s.memory.Quotas.Forget()
-		s.Queue.SubscriptionsChanged(t)
+		s.Queue.AllSubscriptionsChanged(t)
 		s.cleaner.CleanAfter(t)
 		return c, s.Queue.Audit(t, by, row, access.OrganizationClosed, audit.Target{Type: "organization", ID: c.ID}, map[string]any{
 			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,

@@ -83,12 +83,17 @@ func (t *tx) announceDeliveries(jobs []webhook.Job) {
 	t.created[organization] = jobs
 }
 
-// SubscriptionsChanged tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
-// any.
+// SubscriptionsChanged tells the dispatcher, after the commit, that these subscriptions have changed.
 func (q *Queue) SubscriptionsChanged(now *sqlite.Tx, subscriptions ...int64) {
-	q.o.Memory.with(now).announceChange(subscriptions...)
+	if len(subscriptions) > 0 {
+		q.o.Memory.with(now).announceChange(subscriptions...)
+	}
 }
 
+// AllSubscriptionsChanged tells it that any may have changed. Then each is read again, which takes time.
+func (q *Queue) AllSubscriptionsChanged(now *sqlite.Tx) { q.o.Memory.with(now).announceChange() }
+
+// announceChange without arguments announces that any subscription may have changed.
 func (t *tx) announceChange(subscriptions ...int64) {
 	t.Fanout.Invalidate(subscriptions...)
 	t.created = nil // the watcher receives later deliveries after this change

@@ -33,11 +33,9 @@ func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
 // renamePaused changes the last error of some subscriptions. The statement returns their row ids.
 func (c *Cleaner) renamePaused(t *sqlite.Tx, statement string, args ...any) error {
 	var rows []int64
-	if err := t.ExecList(&rows, statement, args...); err != nil || len(rows) == 0 {
-		return err
-	}
+	err := t.ExecList(&rows, statement, args...)
 	c.o.Queue.SubscriptionsChanged(t, rows...)
-	return nil
+	return err
 }
 
 // cleanUsers removes the copies of the personal data of erased users. One pass over the history removes those of all. If it fails, each
