@@ -96,6 +96,31 @@ func BenchmarkAttackFanOut(b *testing.B) {
 	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
 }
 
+// BenchmarkAttackManyTypes: one customer publishes batches of 1,000 events, each of a type of its own, from two connections. All of its
+// 1,000 subscriptions or feeds want all of them, so the batches are refused.
+func BenchmarkAttackManyTypes(b *testing.B) {
+	var events []object
+	for i := range 1000 {
+		events = append(events, event(fmt.Sprintf("many.t%d", i), object{}))
+	}
+	for name, url := range map[string]string{"subscriptions": "https://example.com/", "feeds": ""} {
+		b.Run(name, func(b *testing.B) {
+			p := start(b, b.TempDir())
+			v, attacker := p.victim(b), p.organization(b, "attacker")
+			attacker.subscribeMany(b, 1000, url, "many.*")
+			var seen outcomes
+			attack{during: 15 * time.Second, act: func(ctx context.Context) {
+				repeat(ctx, 2, func(ctx context.Context) {
+					if a, err := attacker.call(ctx, "POST", "/api/v1/events/batch/", object{"events": events}); err == nil {
+						seen.add(fmt.Sprintf("%d %s", a.status, a.code()))
+					}
+				})
+			}}.measure(b, p, v)
+			b.Logf("answers: %v", seen.count)
+		})
+	}
+}
+
 // waiting gives a customer n subscriptions that are disabled, and publishes events that wait for all of them. It returns their ids.
 func (t *organization) waiting(tb testing.TB, n, events int) []string {
 	tb.Helper()
