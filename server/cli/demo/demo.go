@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,13 +43,18 @@ running until you stop it: to look at the console.`,
 		Example: `  keyhook demo
   keyhook demo --keep`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Without this, the server would outlive the demo: it is in a process group of its own.
+			stopped, _ := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			if keep {
-				ctx, _ := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-				return leaveRunning(ctx, schema, cmd.OutOrStdout())
+				return leaveRunning(stopped, schema, cmd.OutOrStdout())
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the demo took longer than %s", limit))
+			ctx, cancel := context.WithTimeoutCause(stopped, limit, fmt.Errorf("the demo took longer than %s", limit))
 			defer cancel()
-			return run(ctx, cmd.OutOrStdout())
+			err := run(ctx, cmd.OutOrStdout())
+			if err != nil && stopped.Err() != nil {
+				return errors.New("the demo was interrupted; its temporary directory is removed")
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave a server running that has a week of data")
