@@ -152,9 +152,11 @@ func (d Destination) publish(r *Report, fill func(name string) error) error {
 	return nil
 }
 
-// checkName refuses a final name that is taken, unless the file is to be replaced.
+// checkName refuses a final name that is taken, unless it is the name of a regular file that is to be replaced.
 func (d Destination) checkName() error {
-	switch _, err := os.Lstat(d.File); {
+	switch info, err := os.Lstat(d.File); {
+	case err == nil && d.options.Replace && !info.Mode().IsRegular(): // such as /dev/null, which every program needs
+		return fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrExists, d.File), "name another file")
 	case d.options.Replace, errors.Is(err, os.ErrNotExist):
 		return nil
 	case err == nil:
