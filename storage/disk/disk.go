@@ -142,6 +142,9 @@ func whyDenied(name string) (why, mend string) {
 	if isHidden { // the directory may protect other files too, as /root and /var/lib/private do
 		return why, "if only Keyhook uses " + Quote(name) + ", " + chown + "; if not, run the command in the container or mount namespace of the server (nsenter)"
 	}
+	if os.Geteuid() != 0 { // a chown would take the file from a server that runs as its owner
+		return why, "run the command as that user or as root; if only this user needs it, " + chown
+	}
 	return why, chown
 }
 
