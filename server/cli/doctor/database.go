@@ -48,9 +48,12 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 		r.ok("database", "The process %s owns %s. Doctor did not open the file.", pid, path)
 		return r.checkServer(ctx, c)
 	}
-	r.ok("settings", "No server is running, so doctor judges the settings that it found.")
-	if isUsable { // otherwise it says the same again
+	if isUsable {
+		r.ok("settings", "No server is running, so doctor judges the settings that it found.")
 		r.checkFile(ctx, c, o, owner)
+	} else {
+		r.warning("settings", "run doctor as the user of the server",
+			"Doctor may not use the files of the database, so it does not know whether a server is running. It judges the settings that it found.")
 	}
 	r.checkPort(o, "server.listen", c.Server.Listen)
 	r.checkPort(o, "metrics.listen", c.Metrics.Listen)

@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -104,6 +105,9 @@ func (r *report) checkServing(c config.Config) {
 		}
 	}
 	r.checkAddress(c.Server)
+	if _, err := console.ReadLogo(c.Console.LogoFile); err != nil {
+		r.problem("console", "set console.logo_file to an SVG or PNG file of at most 64 KiB that this process may read", "console.logo_file: %v", err)
+	}
 	r.checkEgress(c.Egress)
 	r.checkAlerts(c.Alerts)
 }
