@@ -23,7 +23,7 @@ func TestTheMendOfAKey(t *testing.T) {
 		kind       error
 		says       []string
 	}{
-		{"a missing key file", "", "", storage.ErrKeyMissing, []string{"restore DB.key with the key that this database was made with from your copy", "or set encryption.key"}},
+		{"a missing key file", "", "", storage.ErrKeyMissing, []string{"restore DB.key with the key that its signing secrets are encrypted with from your copy", "or set encryption.key"}},
 		{"a key file of garbage", garbage, "", storage.ErrKey, []string{"line 1 of DB.key", "restore DB.key with the key that"}},
 		{"an empty key file", "\n", "", storage.ErrKey, []string{"DB.key is empty", "restore DB.key with the key that"}},
 		{"the key file of another database", other, "", storage.ErrKey, []string{"needs the key ID", "restore DB.key with the key ID"}},

@@ -98,7 +98,7 @@ func adviseKey(err error, path, id string, isSet bool) error {
 	if !errors.Is(err, ErrKey) && !errors.Is(err, ErrKeyMissing) {
 		return err
 	}
-	which := "the key that this database was made with"
+	which := "the key that its signing secrets are encrypted with"
 	if id != "" {
 		which = "the key " + id
 	}
