@@ -91,6 +91,9 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 			f.wrong(name, key, advise(fmt.Sprintf("the same name is in line %d already", first), "remove one of the two"))
 		case setting >= 0 && prefix != "":
 			f.setting(allSettings[setting], value)
+		case setting >= 0:
+			section, rest, _ := strings.Cut(name, ".")
+			f.wrong("", key, advise(quote(name)+" must not have a dot in the file", "write "+section+": and below it, indented, "+rest+": with the value"))
 		case prefix != "" || !isSection(name):
 			f.wrong("", key, advise(quote(name)+" is not a setting", suggest(name, names(), "remove it")))
 		case value.Kind == yaml.MappingNode:

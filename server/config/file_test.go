@@ -18,7 +18,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		{"a name nothing like a setting", "server:\n  zzzzzzzzzz: 1\n", `"server.zzzzzzzzzz" is not a setting; remove it`},
 		{"a section in capitals", "Server:\n  listen: :1\n", "did you mean server?"},
 		{"a setting in capitals", "server:\n  Listen: :1\n", "did you mean server.listen?"},
-		{"a setting with its dot", "server.listen: :1\n", "did you mean server.listen?"},
+		{"a setting with its dot", "server.listen: :1\n", "write server: and below it, indented, listen:"},
 		{"a setting below itself", "server:\n  server.listen: :1\n", "is not a setting"},
 		{"a bare number for a duration", "webhooks:\n  timeout: 5\n", `keyhook.yaml:2): "5" has no unit; write "5s"`},
 		{"a null", "webhooks:\n  max_attempts: null\n", "has no value"},
