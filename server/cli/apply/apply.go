@@ -44,7 +44,7 @@ type runner struct {
 func Run(ctx context.Context, c client.Client, out output.Printer, o Options) error {
 	text, err := output.ReadFile(o.In, o.File, maxFile)
 	if err != nil {
-		return fmt.Errorf("--file: %w", err)
+		return output.UsageError{Err: fmt.Errorf("--file: %w", err)}
 	}
 	r := runner{Options: o, client: c, out: out, name: o.File}
 	if o.File == "-" {
