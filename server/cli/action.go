@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -129,7 +130,15 @@ func (c *call) build() (path string, body []byte, err error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	if len(members) == 0 {
+	switch {
+	case len(members) > 0:
+	case c.method == http.MethodPatch || c.method == http.MethodPut:
+		var flags []string
+		for _, f := range c.fields {
+			flags = append(flags, "--"+f.name())
+		}
+		return "", nil, fmt.Errorf("nothing is to change; give one of %s", strings.Join(flags, ", "))
+	default:
 		return path, nil, nil
 	}
 	body, err = json.Marshal(members)

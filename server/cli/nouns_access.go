@@ -28,7 +28,7 @@ var keyNoun = noun{name: "keys", path: "/api/v1/api-keys/", item: "ID", example:
 				{member: "name", usage: "the name of the key", value: someText, required: true},
 				{member: "scope", usage: "the permissions of the key", value: scope, required: true},
 				{member: "external_id", usage: "id in your own product; a second key with it is refused, so a script can repeat the command", value: identifier("external-id")},
-				{member: "allowed_networks", usage: "addresses and networks from which the key may be used; never changes (default: everywhere)", value: words},
+				{member: "allowed_networks", usage: "addresses and networks from which the key may be used; never changes (default: everywhere)", value: someWords},
 				{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: anyJSON},
 				{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID},
 			}, expiryFields...),

@@ -11,10 +11,12 @@ const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server 
 // subscriptionFields are the settings of a subscription.
 func subscriptionFields(isNew bool) []field {
 	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
+	eventList, filterList := words, conditions
 	headers := "file with all own request headers, one \"Name: value\" on a line, or - for the standard input; a name alone keeps its value"
 	filters := `a condition on the data of events, such as 'customer.country in ["CH", "DE"]'; all must hold; "" removes the filter`
 	auditEvents := "whether to send audit events too; needs the permission audit:read"
 	if isNew {
+		eventList, filterList = someWords, someConditions
 		filters = `a condition on the data of events, such as 'amount gte 100' or 'customer.country in ["CH", "DE"]'; all must hold`
 		auditEvents += " (default: true if you have it)"
 		headers = "file with own request headers, one \"Name: value\" on a line, or - for the standard input"
@@ -23,8 +25,8 @@ func subscriptionFields(isNew bool) []field {
 	}
 	return []field{
 		{member: "url", usage: "the URL of the receiver, or none: nothing is sent, and a program reads the events, such as keyhook listen --from", value: urlOrNone, required: isNew},
-		{member: "event_types", usage: eventTypes, value: words},
-		{member: "filter", usage: filters, value: conditions},
+		{member: "event_types", usage: eventTypes, value: eventList},
+		{member: "filter", usage: filters, value: filterList},
 		{member: "audit_events", usage: auditEvents, value: boolean},
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
@@ -70,7 +72,7 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 			example: "--filter 'amount gte 100' --filter 'customer.country in [\"CH\", \"DE\"]'",
 			method:  "POST", path: "/api/v1/webhooks/filters/preview/", fields: []field{
 				{member: "filter", usage: "a condition; all must hold", value: conditions, required: true},
-				{member: "event_types", usage: "only events of these types (default: every type)", value: words},
+				{member: "event_types", usage: "only events of these types (default: every type)", value: someWords},
 			},
 			show: thing{quiet: "matched"},
 		},
@@ -108,7 +110,7 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 			method:  "POST", path: "{}/replay/", fields: []field{
 				{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 				{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
-				{member: "event_types", usage: "only events of these types", value: words},
+				{member: "event_types", usage: "only events of these types", value: someWords},
 				{member: "only", usage: "only failed deliveries, or only missed events (default all)", value: oneOf("failed", "missed", "all")},
 				{member: "dry_run", usage: "count the events, and send nothing", value: boolean},
 			},

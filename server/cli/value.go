@@ -112,6 +112,15 @@ var limit = valueType{name: "n", choices: []string{"unlimited"}, parse: orNull("
 // words is a list of words, separated by commas or spaces, or in several flags. It may be empty.
 var words = valueType{name: "list", repeatable: true, parse: func(text string) (any, error) { return splitWords(text) }}
 
+// someWords is words, but not empty. An empty value is mostly a variable that is not set.
+var someWords = valueType{name: words.name, repeatable: true, parse: func(text string) (any, error) {
+	list, err := splitWords(text)
+	if err == nil && len(list) == 0 {
+		err = errors.New("must have at least one item; leave the flag out for the default")
+	}
+	return list, err
+}}
+
 func splitWords(text string) ([]string, error) {
 	_, err := anyText.parse(text)
 	return append([]string{}, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })...), err // a list in JSON
@@ -215,6 +224,14 @@ var conditions = valueType{name: "condition", repeatable: true, separator: "\n",
 		all = append(all, map[string]any{"path": part[0], "op": part[1], "value": value})
 	}
 	return all, nil
+}}
+
+// someConditions is conditions, but not empty.
+var someConditions = valueType{name: conditions.name, repeatable: true, separator: conditions.separator, parse: func(text string) (any, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("must have a condition; leave the flag out for every event")
+	}
+	return conditions.parse(text)
 }}
 
 // requestHeaders are request headers in a file, one on each line.

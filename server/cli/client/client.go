@@ -230,6 +230,12 @@ func Flags(cmd *cobra.Command) {
 // local socket, or for a server at a URL. Connect does not make the connection yet.
 func Connect(cmd *cobra.Command) (Client, error) {
 	flags := cmd.Flags()
+	for _, name := range []string{FlagURL, FlagToken, FlagOrganization} {
+		// An empty value is mostly a variable that is not set. Without it, the command would act on another server or organization.
+		if f := flags.Lookup(name); f.Changed && f.Value.Type() == "string" && f.Value.String() == "" {
+			return Client{}, usage("--%s is empty; give a value, or leave the flag out", name)
+		}
+	}
 	c := Client{Organization: flags.Lookup(FlagOrganization).Value.String()}
 	address := os.Getenv(EnvURL)
 	if u := flags.Lookup(FlagURL).Value; u.Type() == "string" { // some commands have a --url of another type, which is a field of the API
