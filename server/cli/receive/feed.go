@@ -133,6 +133,8 @@ func (l *listener) readPage(ctx context.Context, query url.Values) (cursor strin
 		return "", pause(ctx)
 	case r.Status == http.StatusGone:
 		return "", fault.Advise(l.feed.api.Refusal(r), "delete the file of --cursor-file to begin with the oldest event")
+	case r.Status == http.StatusBadRequest && query.Has("after"):
+		return "", fault.Advise(l.feed.api.Refusal(r), "delete the file of --cursor-file to begin with the oldest event, or name the right file")
 	case !r.OK():
 		return "", l.feed.api.Refusal(r)
 	}
