@@ -138,9 +138,10 @@ func checkRestored(from, path string) error {
 		return fault.Advise(fmt.Errorf("%s is the database itself", from), "name a copy of it")
 	case copied.Mode().IsRegular() && copied.Size() == 0:
 		return fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
+	case !copied.Mode().IsRegular():
+		return fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, from)
 	}
-	_, err = fileSize(from) // it is a file
-	return err
+	return nil
 }
 
 // renameReplaced renames the present database and returns the new name. It returns an empty name if there is no
