@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 type request struct {
@@ -44,7 +45,7 @@ func (q *request) body(dry bool) ([]byte, error) {
 }
 
 // errTooMuch says that a file is too large for one request.
-var errTooMuch = errors.New("the file needs more changes than one request makes; remove fewer objects at once, or split the file")
+var errTooMuch = errors.New("the file needs more changes than one request makes")
 
 // refusal is a response that says that the server has changed nothing.
 type refusal struct{ error }
@@ -70,7 +71,11 @@ func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, 
 	case !isProblem || got.Status >= http.StatusInternalServerError:
 		return d, err
 	case p.Code == "too_many_changes" || p.Code == "too_large":
-		return d, &refusal{errTooMuch}
+		mend := "split the file"
+		if q.prune { // each part would remove the objects of the other parts
+			mend = "keep some of the objects that it would remove in the file, and remove them in a later run"
+		}
+		return d, &refusal{fault.Advise(errTooMuch, "%s", mend)}
 	case len(p.Errors) == 0:
 		return d, &refusal{err}
 	}
