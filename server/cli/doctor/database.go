@@ -153,10 +153,12 @@ func (r *report) checkPort(o Options, setting, address string) {
 type readiness struct {
 	where    string   // the URL or the socket
 	failures []string // the checks that fail; none if the server is ready
+	warnings []string // what an operator should know although the server is ready
 	Status   string   `json:"status"`
 	Checks   map[string]struct {
 		OK      bool   `json:"ok"`
 		Problem string `json:"problem"`
+		Warning string `json:"warning"`
 	} `json:"checks"`
 	Settings map[string]string `json:"settings"` // nil if the response did not come over the socket
 }
@@ -195,8 +197,11 @@ func ask(ctx context.Context, where, base string, transport *http.Transport) (re
 		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", where, response.Status), "check server.listen")
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Checks)) {
-		if c := r.Checks[name]; !c.OK {
+		switch c := r.Checks[name]; {
+		case !c.OK:
 			r.failures = append(r.failures, name+": "+c.Problem)
+		case c.Warning != "":
+			r.warnings = append(r.warnings, name+": "+c.Warning)
 		}
 	}
 	return r, nil
@@ -213,6 +218,9 @@ func (r *report) checkServer(ctx context.Context, found config.Config) config.Co
 	}
 	for _, failure := range ready.failures {
 		r.problem("server", "look at the log of the server", "%s", failure)
+	}
+	for _, warning := range ready.warnings {
+		r.warning("server", "look at keyhook queue show, keyhook clock, and the log of the server", "%s", warning)
 	}
 	if len(ready.failures) == 0 {
 		r.ok("server", "%s is ready.", ready.where)
