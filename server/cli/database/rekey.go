@@ -86,6 +86,8 @@ func printRekeyed(out io.Writer, newFile string, done storage.Rekeyed) {
 		}
 	}
 	switch {
+	case done.PreviousKeyID == "" && done.KeyFile == "" && newFile == "":
+		fmt.Fprintf(out, "Nothing was changed. For another key, make one, and give its file with --%s.\n", flagNewKey)
 	case done.KeyFile != "":
 		fmt.Fprintf(out, "The key is in %s. Keep a copy of that file, but not beside the backups of the database.\n", done.KeyFile)
 	case newFile != "":
