@@ -180,7 +180,7 @@ func (a action) command(parent string) *cobra.Command {
 	}
 	for _, names := range byMember {
 		if len(names) > 1 {
-			cmd.MarkFlagsMutuallyExclusive(names...)
+			output.Exclusive(cmd, names...)
 		}
 	}
 	if l, isList := a.show.(list); isList && !l.whole {

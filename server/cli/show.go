@@ -246,11 +246,11 @@ func listFlags(cmd *cobra.Command, hasCSV bool) {
 	output.IntFlag(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
 	cmd.Flags().String(flagCursor, "", "cursor that the previous list printed")
 	cmd.Flags().Bool(flagAll, false, "show all items")
-	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
+	output.Exclusive(cmd, flagLimit, flagAll)
 	if hasCSV {
 		cmd.Flags().Bool(flagCSV, false, "print all items as CSV, for a spreadsheet")
 		for _, other := range []string{flagLimit, flagCursor, flagAll} {
-			cmd.MarkFlagsMutuallyExclusive(flagCSV, other)
+			output.Exclusive(cmd, flagCSV, other)
 		}
 	}
 }

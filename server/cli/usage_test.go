@@ -46,7 +46,7 @@ func TestUsageAsCSV(t *testing.T) {
 		t.Errorf("of a refusal: code %d, %q, %q", code, stdout, stderr)
 	}
 	for _, flag := range []string{"--limit=1", "--all", "--cursor=x"} {
-		if code, _, stderr = run(t, []string{"usage", "keys", flag, "--csv"}); code != 2 || !strings.Contains(stderr, "none of the others can be") {
+		if code, _, stderr = run(t, []string{"usage", "keys", flag, "--csv"}); code != 2 || !strings.Contains(stderr, "exclude each other") {
 			t.Errorf("%s: code %d, %q", flag, code, stderr)
 		}
 	}

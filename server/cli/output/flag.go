@@ -23,6 +23,26 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake.
 func (e UsageError) Unwrap() error { return e.Err }
 
+// Exclusive refuses a command line with more than one of these flags.
+func Exclusive(cmd *cobra.Command, names ...string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		var given []string
+		for _, name := range names {
+			if cmd.Flags().Changed(name) {
+				given = append(given, "--"+name)
+			}
+		}
+		if len(given) > 1 {
+			return fmt.Errorf("%s exclude each other; give only one of them", strings.Join(given, " and "))
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
+}
+
 // number is a flag for a whole number within bounds.
 type number struct {
 	value    *int

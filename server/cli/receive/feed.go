@@ -37,9 +37,9 @@ func (o *feedOptions) define(cmd *cobra.Command) {
 	flags.StringVar(&o.subscription, "subscription", "", "`id` or external id of the subscription to read")
 	flags.StringSliceVar(&o.eventTypes, "event-types", nil, "create a subscription to these `types` for the time of the command; '*' means every type")
 	flags.StringVar(&o.cursorFile, "cursor-file", "", "`file` that keeps how far the command has read; without it, the command begins with new events")
-	cmd.MarkFlagsMutuallyExclusive("from", "port")
-	cmd.MarkFlagsMutuallyExclusive("event-types", "subscription")
-	cmd.MarkFlagsMutuallyExclusive("event-types", "cursor-file")
+	output.Exclusive(cmd, "from", "port")
+	output.Exclusive(cmd, "event-types", "subscription")
+	output.Exclusive(cmd, "event-types", "cursor-file")
 }
 
 // connect checks the flags and finds the server.

@@ -359,7 +359,7 @@ func TestListenRefuses(t *testing.T) {
 		{"what is no status", "--fail often", cli.ExitUsage, "must be a status from 300 to 599"},
 		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward must be a URL, such as"},
 		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
-		{"two secrets", "--secret a --secret-file " + saved(t, hookSecret), cli.ExitUsage, "none of the others can be"},
+		{"two secrets", "--secret a --secret-file " + saved(t, hookSecret), cli.ExitUsage, "exclude each other"},
 		{"a subscription of no server", "--subscription x", cli.ExitUsage, "need --from"},
 		{"a cursor of no server", "--cursor-file x", cli.ExitUsage, "need --from"},
 		{"a server without a subscription", "--from http://127.0.0.1:1 --token x", cli.ExitUsage, "--from needs --subscription or --event-types"},

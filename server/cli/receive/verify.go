@@ -182,7 +182,7 @@ func (s *secretFlags) define(cmd *cobra.Command, prefix *string) {
 	flags.StringVar(prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&s.text, "secret", "", "signing `secret`, whsec_… (or "+config.EnvWebhookSecret+", which is safer: ps shows flags)")
 	flags.StringVar(&s.file, "secret-file", "", "`file` with the signing secret")
-	cmd.MarkFlagsMutuallyExclusive("secret", "secret-file")
+	output.Exclusive(cmd, "secret", "secret-file")
 }
 
 // read returns the secret of the flag, of the file, or of the environment. It returns none if all are empty.

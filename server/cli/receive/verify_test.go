@@ -143,7 +143,7 @@ func TestVerifyRefuses(t *testing.T) {
 	body, secret := saved(t, hookBody), saved(t, hookSecret)
 	for _, tt := range []struct{ name, args, stderr string }{
 		{"no secret", "--request " + body, "there is no secret; give --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
-		{"two secrets", "--secret a --body " + body + " -H a:b --secret-file " + secret, "none of the others can be"},
+		{"two secrets", "--secret a --body " + body + " -H a:b --secret-file " + secret, "exclude each other"},
 		{"a secret file that is empty", "--secret-file " + saved(t, "\n"), "is empty"},
 		{"a secret file that is not there, without its path", "--secret-file /nowhere/none", "cannot read the file: no such file or directory;"},
 		{"no delivery", "--secret-file " + secret, "there is no delivery"},
