@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,6 +288,9 @@ var method = valueType{name: "method", choices: []string{"GET", "POST", "PUT", "
 var apiPath = valueType{name: "path", parse: func(text string) (any, error) {
 	if strings.Contains(text, "://") {
 		return nil, errors.New("must be a path, not a URL; give the server with --" + client.FlagURL)
+	}
+	if _, err := url.Parse(text); err != nil || strings.ContainsFunc(text, unicode.IsSpace) {
+		return nil, errors.New("must be a path without spaces; write a space as %20, and a % as %25")
 	}
 	path := strings.TrimLeft(text, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
