@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature", "storage"}, // it writes the week of --keep into a file that no server has open
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/share"},
-	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
+	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/console", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/leak":              {"server/cli/output", "server/config"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/client", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
@@ -224,20 +224,20 @@ var budget = map[string]int{
 	"server/apply":                 890,
 	"server/build":                 90,
 	"server/check":                 590,
-	"server/cli":                   2480,
+	"server/cli":                   2520,
 	"server/cli/about":             50,
-	"server/cli/apply":             760,
+	"server/cli/apply":             770,
 	"server/cli/bench":             420,
 	"server/cli/child":             140,
-	"server/cli/client":            360,
+	"server/cli/client":            370,
 	"server/cli/database":          320,
 	"server/cli/demo":              670,
-	"server/cli/doctor":            730,
+	"server/cli/doctor":            750,
 	"server/cli/leak":              80,
-	"server/cli/output":            360,
-	"server/cli/receive":           770,
+	"server/cli/output":            380,
+	"server/cli/receive":           780,
 	"server/cli/receive/diagnosis": 350,
-	"server/config":                1420,
+	"server/config":                1430,
 	"server/console":               410,
 	"server/credential":            330,
 	"server/docs":                  680,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50280 // the aim is 50,000
+	budgetOfAll    = 50390 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

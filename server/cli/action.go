@@ -130,19 +130,23 @@ func (c *call) build() (path string, body []byte, err error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	switch {
-	case len(members) > 0:
-	case c.method == http.MethodPatch || c.method == http.MethodPut:
-		var flags []string
-		for _, f := range c.fields {
-			flags = append(flags, "--"+f.name())
-		}
-		return "", nil, fmt.Errorf("nothing is to change; give one of %s", strings.Join(flags, ", "))
-	default:
-		return path, nil, nil
+	if len(members) == 0 {
+		return path, nil, c.checkNoBody()
 	}
 	body, err = json.Marshal(members)
 	return path, body, err
+}
+
+// checkNoBody refuses a change that changes nothing.
+func (c *call) checkNoBody() error {
+	if c.method != http.MethodPatch && c.method != http.MethodPut {
+		return nil
+	}
+	var flags []string
+	for _, f := range c.fields {
+		flags = append(flags, "--"+f.name())
+	}
+	return fmt.Errorf("nothing is to change; give one of %s", strings.Join(flags, ", "))
 }
 
 func (c *call) ask(method, path string, body []byte) (object, error) {
