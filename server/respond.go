@@ -171,7 +171,7 @@ func (s *Server) admit(c *call) error {
 	err := s.checker.Check(c.Request.Context(), &c.run)
 	if c.run.Authenticated {
 		c.Principal = &c.run.Principal
-		share.MarkBusy(c.Request.Context())
+		share.MarkBusy(c.Request.Context(), c.payer())
 		if c.isStream() {
 			err = cmp.Or(err, c.Charge())
 		}
@@ -183,6 +183,15 @@ func (s *Server) admit(c *call) error {
 		c.setRetryAfter()
 	}
 	return s.clearEnded(c, err)
+}
+
+// payer is the organization that pays for the connection of a request with a valid credential; 0 if the caller may act in every
+// organization, as the host's own back end.
+func (c *call) payer() int64 {
+	if c.Principal.Can(access.PlatformActAs) {
+		return 0
+	}
+	return c.Principal.Home.RowID
 }
 
 // clearEnded clears the cookie of a session that has ended. It returns the refusal of the credential.

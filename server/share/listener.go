@@ -52,7 +52,8 @@ type Limits struct {
 //
 // When few connections are free, each new one closes the connection that was idle for the longest time. A connection is in use
 // only during a request with a valid credential; see MarkBusy. Otherwise anybody could keep it in use with half a body, or with a
-// response that nobody reads. If all are in use, Accept waits.
+// response that nobody reads. For the same reason, an organization has at most as many in use as remain. If all are in use, Accept
+// waits.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -61,8 +62,9 @@ type Listener struct {
 	mu           sync.Mutex
 	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
 	open         int
-	clients      held       // connections
-	idle         *list.List // of *connection; the longest idle comes first
+	clients      held          // connections
+	idle         *list.List    // of *connection; the longest idle comes first
+	inUse        map[int64]int // connections, by organization
 	closed       bool
 	refused      int       // since the last warning
 	lastWarning  time.Time // when the log last warned about refused connections
@@ -74,7 +76,7 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 		limits.Observer = noObserver{}
 	}
 	limited := &Listener{
-		Listener: l, limits: limits, log: log, clients: held{}, idle: list.New(),
+		Listener: l, limits: limits, log: log, clients: held{}, idle: list.New(), inUse: map[int64]int{},
 	}
 	limited.roomOrClosed.L = &limited.mu
 	return limited
@@ -85,7 +87,8 @@ type connection struct {
 	net.Conn
 	owner    *Listener
 	client   netip.Addr    // invalid if it counts for no address
-	idle     *list.Element // nil during a request with a valid credential
+	idle     *list.Element // nil while the connection is in use
+	user     int64         // the organization for which it is in use; 0 if it counts for none
 	since    time.Time     // when it became idle, or when its last request began
 	released bool
 }
@@ -173,6 +176,7 @@ func (l *Listener) markIdle(c *connection) {
 		l.idle.MoveToBack(c.idle)
 		return
 	}
+	l.endUse(c)
 	c.idle = l.idle.PushBack(c)
 	l.roomOrClosed.Signal()
 }
@@ -185,6 +189,23 @@ func (l *Listener) markBusy(c *connection) {
 	}
 }
 
+// mayUse reports whether an organization may have one more connection in use: as many must remain for all others.
+func (l *Listener) mayUse(organization int64) bool {
+	all := l.open - l.idle.Len()
+	return l.inUse[organization]+1 <= l.limits.Open-(all+1)
+}
+
+// endUse records that an organization no longer uses a connection.
+func (l *Listener) endUse(c *connection) {
+	if c.user == 0 {
+		return
+	}
+	if l.inUse[c.user]--; l.inUse[c.user] == 0 {
+		delete(l.inUse, c.user)
+	}
+	c.user = 0
+}
+
 // release forgets a connection. A second call does nothing.
 func (l *Listener) release(c *connection) {
 	if c.released {
@@ -192,6 +213,7 @@ func (l *Listener) release(c *connection) {
 	}
 	c.released = true
 	l.markBusy(c)
+	l.endUse(c)
 	l.open--
 	l.limits.Observer.ConnectionClosed()
 	l.clients.add(c.client, -1)
@@ -229,16 +251,24 @@ func (l *Listener) onStateChange(conn net.Conn, state http.ConnState) {
 	l.markIdle(c)
 }
 
-// MarkBusy records that a request has a valid credential. Its connection is in use until all of its requests have ended. ctx is the
-// context of the request.
-func MarkBusy(ctx context.Context) {
+// MarkBusy records that a request has a valid credential of an organization. Its connection is in use until all of its requests have
+// ended, unless the organization has its share already. A caller who may act in every organization has no share: organization is 0. ctx
+// is the context of the request.
+func MarkBusy(ctx context.Context, organization int64) {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	if c == nil { // in tests without a connection
 		return
 	}
-	c.owner.mu.Lock()
-	defer c.owner.mu.Unlock()
-	c.owner.markBusy(c)
+	l := c.owner
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.idle == nil || organization != 0 && !l.mayUse(organization) {
+		return
+	}
+	l.markBusy(c)
+	if c.user = organization; organization != 0 {
+		l.inUse[organization]++
+	}
 }
 
 // Close closes the connection and makes room for another.
