@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"mime/quotedprintable"
 	"net"
@@ -57,11 +58,22 @@ func (m mailer) send(ctx context.Context, what message) error {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // net/smtp takes no context
-	if err := m.talk(conn, mailText(m.from, m.to, what.title, what.body, time.Now())); err != nil {
+	if err := m.talk(limitedConn{conn, io.LimitReader(conn, maxAnswers)}, mailText(m.from, m.to, what.title, what.body, time.Now())); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil
 }
+
+// maxAnswers limits what a mail server may send for one mail, in bytes, with the certificates of TLS. net/smtp keeps a line of any length
+// in memory. Before STARTTLS, anybody on the way to the server could send such a line.
+const maxAnswers = 512 << 10
+
+type limitedConn struct {
+	net.Conn
+	in io.Reader
+}
+
+func (c limitedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 func (m mailer) talk(conn net.Conn, text []byte) error {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: m.host}
