@@ -247,6 +247,16 @@ func (m *mailServer) got() string {
 	return strings.Join(m.mail, "\n")
 }
 
+// zeros is text without an end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '0'
+	}
+	return len(b), nil
+}
+
 func TestMail(t *testing.T) {
 	t.Parallel()
 	const form = "smtp://canaryuser:canary%%40secret@%s/?from=keyhook@example.com&to=ops@example.com,boss@example.com"
@@ -302,6 +312,28 @@ func TestMail(t *testing.T) {
 		_, err = channel(t, fmt.Sprintf(form, l.Addr())).Send(t.Context(), title, body)
 		if b := <-first; err == nil || b != 0x16 { // of a TLS handshake, RFC 8446 section 5.1
 			t.Errorf("the first byte is %#x, error %v", b, err)
+		}
+	})
+	t.Run("to a server whose line does not end is an error, and is not read to the end", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		const most = 64 << 20 // more than the buffers of a connection
+		read := make(chan bool, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			n, err := io.CopyN(conn, zeros{}, most)
+			read <- err == nil && n == most
+		}()
+		if _, err = channel(t, fmt.Sprintf(form, l.Addr())).Send(t.Context(), title, body); err == nil || <-read {
+			t.Errorf("%d MiB were read, error %v", most>>20, err)
 		}
 	})
 	t.Run("without a server is an error with the reason", func(t *testing.T) {
