@@ -19,6 +19,8 @@ const (
 	PerAuditEvent = 300
 	// PerChange is the least that a change needs: its row in the audit log, and the event about it.
 	PerChange = 1_000
+	// signIns are the bytes beyond the limit that are left for starting sessions.
+	signIns = 10_000 * PerChange
 )
 
 const dayLength = 86_400_000 // milliseconds
@@ -134,11 +136,21 @@ func (q *Quotas) OfOpen(t *sqlite.Tx, organization int64) (*Quota, error) {
 // Require refuses bytes that the plan does not allow today. The check is part of the transaction that adds them,
 // so parallel requests cannot exceed the limit. Faults: Limited; Conflict for a closed organization.
 func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
+	return q.require(t, organization, bytes, 0)
+}
+
+// RequireSignIn is Require for the start of a session. A few thousand are allowed beyond the limit: who has used it up must be able to
+// look at that.
+func (q *Quotas) RequireSignIn(t *sqlite.Tx, organization int64) error {
+	return q.require(t, organization, PerChange, signIns)
+}
+
+func (q *Quotas) require(t *sqlite.Tx, organization int64, bytes int, beyond int64) error {
 	has, err := q.OfOpen(t, organization)
 	switch {
 	case err != nil:
 		return err
-	case has.Limit == nil || has.Bytes+int64(bytes) <= *has.Limit:
+	case has.Limit == nil || has.Bytes+int64(bytes) <= *has.Limit+beyond:
 		return nil
 	}
 	return fault.New(fault.Limited, "storage_quota_exceeded",

@@ -14,5 +14,6 @@ export const refusals = {
   not_a_member: `Your user is not a member of the organization, or of any. ${operator} or an owner of the organization to add you.`,
   rate_limited: 'Your organization makes too many requests at the moment. Try again in a minute.',
   too_many_failures: 'Too many sign-ins from your network have failed. Try again in a minute.',
+  storage_quota_exceeded: `Your organization has stored too much today. Try again after midnight UTC. ${operator} for another plan.`,
   storage_unavailable: 'The server cannot read its database at the moment. Try again in a minute.',
 };
