@@ -220,4 +220,26 @@ func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
 		_, err = x.Directory.RotateKey(t.Context(), by, by.Actor("", ""), key.ID, access.Mint("svc"), 0)
 		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")
 	})
+	t.Run("sessions have 10 MB beyond the stored bytes, so that people can sign in", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, nil)
+		limit := func(bytes int64) {
+			must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{MaxStoredBytes: new(&bytes)}))
+		}
+		identity := access.Identity{Subject: "ada"}
+		start := func() (err1, err2 error) {
+			_, err1 = x.Directory.CreateSession(t.Context(), owner, owner.Actor("", ""), access.MintSession())
+			_, err2 = x.Directory.CreateIdentitySession(t.Context(), owner, identity, owner.Actor("", ""), access.MintSession())
+			return err1, err2
+		}
+		limit(1)
+		if err1, err2 := start(); err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		storagetest.Exec(t, x.Store, "UPDATE organization_days SET stored_bytes = 10000000 WHERE organization_id = ?", owner.Home.RowID)
+		limit(0) // the counts are read again
+		err1, err2 := start()
+		storagetest.ExpectFault(t, err1, fault.Limited, "storage_quota_exceeded")
+		storagetest.ExpectFault(t, err2, fault.Limited, "storage_quota_exceeded")
+	})
 }
