@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // RequestObserver is called once for each finished request. The route is its pattern, or noRoute. A method that HTTP does
@@ -26,8 +28,8 @@ var methodsOfHTTP = []string{
 }
 
 // observe tells the observer about the finished request and writes the log line. The line has the pattern of the route. It
-// has no path, query, header or body, because each of them may contain a secret. The number of lines about requests without a
-// valid credential is limited, except at the debug level.
+// has no path, query, header or body, because each of them may contain a secret. The number of lines about requests that are not
+// known is limited, except at the debug level.
 func (s *Server) observe(c *call) {
 	took := time.Since(c.Began)
 	if s.options.Observe != nil {
@@ -80,9 +82,12 @@ func (c *call) appendPrincipal(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// known reports whether the request had a valid credential or came over the local socket, which only operators can open. A
-// request that was refused for another reason is known too.
-func (c *call) known() bool { return c.Principal != nil || c.Local }
+// known reports whether the request had a valid credential that has passed its rate limit, or came over the local socket, which only
+// operators can open. A request that a later check has refused is known too. What the rate limit or an earlier check refuses has no limit,
+// so a customer can send it at any rate.
+func (c *call) known() bool {
+	return c.Principal != nil && c.run.At > access.CheckRateLimit || c.Local
+}
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10

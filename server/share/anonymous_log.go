@@ -9,15 +9,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How many lines about requests without a valid credential go to the log.
+// How many lines about requests without a valid credential, or over a rate limit, go to the log.
 const (
 	anonymousLines  = 20  // a second, of all clients together
 	anonymousBurst  = 100 // lines at once
 	omittedInterval = 10 * time.Second
 )
 
-// AnonymousLog bounds the lines about requests without a valid credential, because anybody can send those at any rate. It
-// counts the lines that it leaves out and writes the number to the log.
+// AnonymousLog bounds the lines about requests without a valid credential, or over a rate limit, because anybody can send those at any
+// rate. It counts the lines that it leaves out and writes the number to the log.
 type AnonymousLog struct {
 	log     *slog.Logger
 	lines   *rate.Limiter
@@ -53,7 +53,7 @@ func (a *AnonymousLog) Report(last bool) {
 func (a *AnonymousLog) report() {
 	if omitted := a.omitted.Swap(0); omitted > 0 {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn,
-			"log lines about requests without a valid credential were left out: there were too many of these requests; metrics count all of them",
+			"log lines about requests without a valid credential, or over a rate limit, were left out: there were too many of these requests; metrics count all of them",
 			slog.Int64("omitted", omitted))
 	}
 }
