@@ -101,3 +101,23 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		}
 	})
 }
+
+func TestLogOfAFloodOverTheRateLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		_, key := f.key(t, "limited", "10")
+		for range 1000 {
+			r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
+			r.Header.Set("Authorization", servertest.APIKey(key))
+			f.Server.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		log := f.Log.String()
+		if n := strings.Count(log, `"status":200`); n != 10 {
+			t.Errorf("%d of 10 requests within the limit have lines", n)
+		}
+		if n := strings.Count(log, `"status":429`); n != 100 {
+			t.Errorf("%d of 990 requests over the limit have lines, want 100", n)
+		}
+	})
+}
