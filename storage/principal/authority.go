@@ -38,6 +38,19 @@ func MayReadAudit(t *sqlite.Tx, a access.Authority) (bool, error) {
 	return err == nil && permissions.Has(access.AuditRead), err
 }
 
+// Require refuses a credential that was revoked, or that lost a permission, after its request began. It is for operations that take long.
+// The program itself has every permission.
+func Require(t *sqlite.Tx, a access.Authority, permission string) error {
+	if a == (access.Authority{}) {
+		return nil
+	}
+	own, err := PermissionsOf(t, a)
+	if err != nil {
+		return err
+	}
+	return access.Principal{Permissions: own}.Permit(access.NewScope(permission))
+}
+
 // NotRevoked refuses a credential that was revoked, or a session that has ended, after its request began: it must not create
 // another credential.
 func NotRevoked(t *sqlite.Tx, a access.Authority) error {

@@ -105,7 +105,7 @@ func (q *Queue) sendListedTo(
 		return err
 	}
 	p, made := &found.query, &found.sent
-	p.ended = endOf[r.Events.State]
+	p.by, p.ended = by.Authority, endOf[r.Events.State]
 	if !r.Recover { // as a redelivery
 		p.unless, p.filter = webhook.Pending, ""
 		p.exact, p.prefix = fanout.PatternLists([]string{webhook.AnyType})

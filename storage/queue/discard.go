@@ -12,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -46,7 +47,7 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 			}
 		}
 		var n int64
-		n, err = q.discardWaiting(ctx, organization, d.row, ids)
+		n, err = q.discardWaiting(ctx, by.Authority, organization, d.row, ids)
 		d.dropped += n
 	}
 	if err != nil && d.dropped == 0 {
@@ -81,12 +82,15 @@ func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, las
 }
 
 // discardWaiting drops deliveries of a subscription that still wait. If an attempt of one is in progress by now, its record
-// stays, and nothing follows it.
-func (q *Queue) discardWaiting(ctx context.Context, organization, subscription int64, ids []int64) (int64, error) {
+// stays, and nothing follows it. Faults: those of principal.Require, because a discard may take long.
+func (q *Queue) discardWaiting(ctx context.Context, by access.Authority, organization, subscription int64, ids []int64) (int64, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
 	return returning(ctx, q, sqlite.Work{Payer: organization, Cost: len(ids)}, func(t *tx) (int64, error) {
+		if err := principal.Require(t.Tx, by, access.WebhooksWrite); err != nil {
+			return 0, err
+		}
 		return t.dropDeliveries(subscription, `
 			SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value
 			WHERE d.state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(slices.Values(ids)))

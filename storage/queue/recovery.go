@@ -30,6 +30,7 @@ import (
 func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
 	r, err := q.prepareRecovery(ctx, organization, id, request)
 	if err == nil {
+		r.query.by = by.Authority
 		err = q.sendExhausted(ctx, &r)
 	}
 	if err != nil || request.DryRun {

@@ -16,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -44,7 +45,7 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 	if err != nil {
 		return created, err
 	}
-	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
+	p.by, p.only, p.since, p.until = by.Authority, r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
 	end, err := q.o.Replays.Take(ctx, organization)
 	if err != nil {
@@ -68,6 +69,7 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 
 // replayQuery describes the events that a replay reads, and those that it selects.
 type replayQuery struct {
+	by            access.Authority     // whose permissions are read again before each change; zero: the program itself
 	sub           webhook.Subscription // when the replay began
 	organization  int64
 	now           int64      // start of the replay
@@ -227,6 +229,9 @@ var replayableRows = `
 
 // insertReplay is replayChunk in a transaction.
 func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
+	if err := principal.Require(t.Tx, p.by, access.WebhooksWrite); err != nil {
+		return made, err // it was revoked since the replay began
+	}
 	sub, err := q.receiver(t, p.organization, p.sub.ID)
 	if err != nil {
 		return made, err
