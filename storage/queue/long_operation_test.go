@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -65,22 +66,57 @@ func TestChangesDuringALongOperation(t *testing.T) {
 		})
 	})
 
+	again := map[string]func(t *testing.T, x fixture, by access.Actor) (int64, error){
+		"by a replay": func(t *testing.T, x fixture, by access.Actor) (int64, error) {
+			r, err := x.Queue.Replay(t.Context(), by, x.Org(), x.Sub.ID, everything)
+			return r.Total(), err
+		},
+		"by a recovery": func(t *testing.T, x fixture, by access.Actor) (int64, error) {
+			r, err := x.Queue.Recover(t.Context(), by, x.Org(), x.Sub.ID, recovering(1))
+			return r.Deliveries, err
+		},
+		"by a redelivery of a list": func(t *testing.T, x fixture, by access.Actor) (int64, error) {
+			r, err := x.Queue.SendListed(t.Context(), by, x.Org(), webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1}})
+			return r.Deliveries, err
+		},
+	}
+
+	t.Run("nothing is sent again or dropped for a key that was revoked", func(t *testing.T) {
+		t.Parallel()
+		long := maps.Clone(again)
+		long["by a discard"] = func(t *testing.T, x fixture, by access.Actor) (int64, error) {
+			x.Publish(t, 1, "order.paid")
+			return x.Queue.Discard(t.Context(), by, x.Org(), x.Sub.ID, 0)
+		}
+		for name, again := range long {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T, x fixture) {
+					x.EndAll(t, true)
+					key, raw := storagetest.Key(t, x.Store, x.Owner, access.WebhooksWrite)
+					x.EndAll(t, true) // the audit event about it
+					x.Publish(t, 1, "order.paid")
+					x.EndAll(t, false)
+					by := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), raw.Digest())).Actor("", "")
+					x.while(t, func() {
+						n, err := again(t, x, by)
+						if n != 0 {
+							t.Errorf("%d are sent again or dropped", n)
+						}
+						storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
+					}, func() {
+						if err := x.Directory.RevokeKey(t.Context(), x.Actor(), x.Org(), key.ID); err != nil {
+							t.Fatal(err)
+						}
+					})
+				})
+			})
+		}
+	})
+
 	t.Run("audit events are not sent again after they were switched off", func(t *testing.T) {
 		t.Parallel()
-		for name, again := range map[string]func(t *testing.T, x fixture) (int64, error){
-			"by a replay": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything)
-				return r.Total(), err
-			},
-			"by a recovery": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
-				return r.Deliveries, err
-			},
-			"by a redelivery of a list": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Queue.SendListed(t.Context(), x.Actor(), x.Org(), webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1}})
-				return r.Deliveries, err
-			},
-		} {
+		for name, again := range again {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(t *testing.T, x fixture) {
@@ -89,7 +125,7 @@ func TestChangesDuringALongOperation(t *testing.T) {
 					x.Publish(t, 1, "order.paid")
 					x.EndAll(t, false)
 					x.while(t, func() {
-						if n, err := again(t, x); err != nil || n != 1 {
+						if n, err := again(t, x, x.Actor()); err != nil || n != 1 {
 							t.Errorf("%d are sent again, want 1, error %v", n, err)
 						}
 					}, func() {
