@@ -33,7 +33,7 @@ type newSession struct {
 // too many today.
 func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
 	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
-		if err := d.quotas.RequireSignIn(t, p.Home.RowID); err != nil {
+		if err := d.quotas.RequireChange(t, p.Home.RowID); err != nil {
 			return access.Session{}, err
 		}
 		return d.startSession(t, p, by, c, newSession{
@@ -46,7 +46,7 @@ func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by ac
 // session may not switch to another. Faults: as of CreateSession.
 func (d *Directory) CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, by access.Actor, c access.Credential) (access.Session, error) {
 	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
-		if err := d.quotas.RequireSignIn(t, p.Home.RowID); err != nil {
+		if err := d.quotas.RequireChange(t, p.Home.RowID); err != nil {
 			return access.Session{}, err
 		}
 		return d.startSession(t, p, by, c, newSession{

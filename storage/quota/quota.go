@@ -19,8 +19,8 @@ const (
 	PerAuditEvent = 300
 	// PerChange is the least that a change needs: its row in the audit log, and the event about it.
 	PerChange = 1_000
-	// signIns are the bytes beyond the limit that are left for starting sessions.
-	signIns = 10_000 * PerChange
+	// beyondLimit are the bytes beyond the limit that are left for sessions and changes.
+	beyondLimit = 10_000 * PerChange
 )
 
 const dayLength = 86_400_000 // milliseconds
@@ -139,10 +139,10 @@ func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
 	return q.require(t, organization, bytes, 0)
 }
 
-// RequireSignIn is Require for the start of a session. A few thousand are allowed beyond the limit: who has used it up must be able to
-// look at that.
-func (q *Quotas) RequireSignIn(t *sqlite.Tx, organization int64) error {
-	return q.require(t, organization, PerChange, signIns)
+// RequireChange is Require for the start of a session, and for a change that only the audit log grows by. A few thousand are allowed beyond
+// the limit: who has used it up must be able to look at that and to change it.
+func (q *Quotas) RequireChange(t *sqlite.Tx, organization int64) error {
+	return q.require(t, organization, PerChange, beyondLimit)
 }
 
 func (q *Quotas) require(t *sqlite.Tx, organization int64, bytes int, beyond int64) error {

@@ -111,7 +111,8 @@ func (s *Subscriptions) Count(t *sqlite.Tx, organization int64) (subscriptions, 
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
-// external id; those of webhook.SubscriptionChange.CheckHost and setHeaders.
+// external id; Limited if the organization has changed too much today, but for a pause; those of webhook.SubscriptionChange.CheckHost and
+// setHeaders.
 func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	work := sqlite.Work{
 		Payer: organization,
@@ -126,6 +127,11 @@ func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor,
 		}
 		if c == (webhook.SubscriptionChange{}) {
 			return sub, nil
+		}
+		if isPause := sub.Active() && c.IsActive != nil && !*c.IsActive; !isPause {
+			if err := s.memory.Quotas.RequireChange(t, organization); err != nil {
+				return sub, err
+			}
 		}
 		if refusal := audit.UpdateRefusal(sub, c); refusal != nil {
 			if canRead, err := principal.MayReadAudit(t, by.Authority); err != nil || !canRead {
