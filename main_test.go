@@ -214,13 +214,13 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2690,
-	"dispatch/alert":               1260,
+	"dispatch/alert":               1280,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
 	"dispatch/sender":              470,
 	"dispatch/signature":           360,
 	"limiter":                      180,
-	"server":                       2830,
+	"server":                       2850,
 	"server/apply":                 890,
 	"server/build":                 90,
 	"server/check":                 590,
@@ -247,7 +247,7 @@ var budget = map[string]int{
 	"server/metrics":               510,
 	"server/oidc":                  860,
 	"server/platform":              950,
-	"server/share":                 530,
+	"server/share":                 560,
 	"server/socket":                250,
 	"server/usage":                 200,
 	"server/webhooks":              1290,
@@ -258,7 +258,7 @@ var budget = map[string]int{
 	"storage/catalogue":            140,
 	"storage/clock":                210,
 	"storage/delivery":             110,
-	"storage/directory":            2730,
+	"storage/directory":            2740,
 	"storage/disk":                 690,
 	"storage/encryption":           550,
 	"storage/fanout":               340,
@@ -268,23 +268,23 @@ var budget = map[string]int{
 	"storage/history":              1160,
 	"storage/instance":             50, // it also reads and writes JSON, which its three users did
 	"storage/pending":              380,
-	"storage/principal":            690,
+	"storage/principal":            700,
 	"storage/publicid":             70,
-	"storage/queue":                2850,
-	"storage/quota":                200,
+	"storage/queue":                2870,
+	"storage/quota":                210,
 	"storage/redact":               60,
-	"storage/retention":            1050,
+	"storage/retention":            1040,
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
 	"storage/sqlite":               3230,
 	"storage/sqlite/ownership":     240,
-	"storage/subscription":         510,
+	"storage/subscription":         520,
 	"storage/webhook":              1630,
 }
 
 const (
-	budgetOfAll    = 50390 // the aim is 50,000
+	budgetOfAll    = 50490 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

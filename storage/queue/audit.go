@@ -56,9 +56,6 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 	if t.OnReserve() {
 		return nil // the deliveries to a hundred subscriptions would use up the reserve after five revocations
 	}
-	if has.Limit != nil && has.Bytes > 2**has.Limit {
-		return nil // changes are not refused for their bytes, and each could make a hundred deliveries
-	}
 	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: about, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
