@@ -208,6 +208,40 @@ func TestAllConnections(t *testing.T) {
 	})
 }
 
+// TestBusyConnectionsOfOneOrganization leave room for others. Requests of a valid key wait for their bodies, also those that the server
+// refuses.
+func TestBusyConnectionsOfOneOrganization(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		f.Server.LimitConnections(most)
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+		_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		s := f.serve(t)
+		var conns []net.Conn
+		for range most {
+			conns = append(conns, s.halfSent("203.0.113.9", "POST /api/v1/events/", servertest.APIKey(key)))
+		}
+		synctest.Wait()
+		began := time.Now()
+		if !responds(s.pipes.connect("203.0.113.10"), "/healthz") || time.Since(began) > 0 {
+			t.Errorf("another client waits for %s", time.Since(began))
+		}
+		closed := 0
+		for _, conn := range conns {
+			if isClosed(conn) {
+				closed++
+			}
+			conn.Close()
+		}
+		if closed == 0 || closed > most/2 {
+			t.Errorf("%d of its connections are closed, and it has a right to half of all", closed)
+		}
+		s.stop()
+		<-s.done
+	})
+}
+
 func TestBusyConnections(t *testing.T) {
 	t.Parallel()
 
@@ -241,39 +275,6 @@ func TestBusyConnections(t *testing.T) {
 				if !<-results {
 					t.Error("a request under way is cut")
 				}
-			}
-			s.stop()
-			<-s.done
-		})
-	})
-
-	// Requests of a valid key wait for their bodies, also those that the server refuses.
-	t.Run("of one organization leave room for others", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			f := build(t)
-			f.Server.LimitConnections(most)
-			owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
-			_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
-			s := f.serve(t)
-			var conns []net.Conn
-			for range most {
-				conns = append(conns, s.halfSent("203.0.113.9", "POST /api/v1/events/", servertest.APIKey(key)))
-			}
-			synctest.Wait()
-			began := time.Now()
-			if !responds(s.pipes.connect("203.0.113.10"), "/healthz") || time.Since(began) > 0 {
-				t.Errorf("another client waits for %s", time.Since(began))
-			}
-			closed := 0
-			for _, conn := range conns {
-				if isClosed(conn) {
-					closed++
-				}
-				conn.Close()
-			}
-			if closed == 0 || closed > most/2 {
-				t.Errorf("%d of its connections are closed, and it has a right to half of all", closed)
 			}
 			s.stop()
 			<-s.done
