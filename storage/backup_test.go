@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -171,6 +172,17 @@ func TestRefusedBackup(t *testing.T) {
 		}
 		if _, err := storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: there, Replace: true}); err != nil || integrity(t, there) != "ok" {
 			t.Errorf("replaced: %v", err)
+		}
+		link, pipe := filepath.Join(t.TempDir(), "link.db"), filepath.Join(t.TempDir(), "pipe.db")
+		if err := errors.Join(os.Symlink(there, link), syscall.Mkfifo(pipe, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{link, pipe} {
+			before := must[os.FileInfo](t)(os.Lstat(name))
+			_, err := storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: name, Replace: true})
+			if after := must[os.FileInfo](t)(os.Lstat(name)); !errors.Is(err, storage.ErrExists) || after.Mode() != before.Mode() {
+				t.Errorf("%s is no regular file: %s before and %s after, error %v", name, before.Mode(), after.Mode(), err)
+			}
 		}
 	})
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,4 +75,28 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	succeed(t, t.TempDir(), []string{"demo"}, "All checks passed")
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	cmd := keyhook(t, t.TempDir(), "demo")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !bufio.NewScanner(stdout).Scan() { // the server runs
+		t.Fatalf("no step: %v\n%s", cmd.Wait(), stderr.String())
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // as a terminal that closes
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "interrupted") {
+		t.Errorf("error %v\n%s", err, stderr.String())
+	}
+	leavesNothing(t, cmd)
 }
