@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -23,6 +24,14 @@ func keyhook(tb testing.TB, dir string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + tb.TempDir(), "PATH=" + os.Getenv("PATH"), raceOptions}
 	return cmd
+}
+
+// heedHangup makes programs that start now heed SIGHUP, also if nohup started the tests. A program that starts with an ignored signal goes
+// on ignoring it, but a handler is not inherited.
+func heedHangup(tb testing.TB) {
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	tb.Cleanup(func() { signal.Stop(handled) })
 }
 
 // finish runs a command and returns its exit code and its output. It kills a command that takes longer than patience.

@@ -79,6 +79,7 @@ func TestDemo(t *testing.T) {
 
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
+	heedHangup(t)
 	cmd := keyhook(t, t.TempDir(), "demo")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -172,6 +172,7 @@ func TestStop(t *testing.T) {
 	for _, stop := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} { // a terminal that closes sends the latter
 		t.Run("finishes the attempts on the wire after the signal "+stop.String(), func(t *testing.T) {
 			t.Parallel()
+			heedHangup(t)
 			receiver, dir := hang(t), t.TempDir()
 			p := start(t, dir)
 			sub := p.subscribe(t, receiver.url)

@@ -47,7 +47,7 @@ function NewPermission({ onClose }) {
     <${TextField} form=${form} name="description" label="Allows to" placeholder="Read orders" optional />
     <${CheckField} form=${form} name="internal" label="Internal" hint="For your own staff: no built-in role has it, except operator." />
     ${key && html`<p class="quiet" role="status">${internal ? 'The role operator has it from now on.'
-      : key.trim().endsWith(':read') ? 'The roles operator, owner, customer and member have it from now on.' : 'The roles operator, owner and customer have it from now on.'}</p>`}
+      : `The roles operator, owner${key.trim().endsWith(':read') ? ', customer and member' : ' and customer'} have it from now on.`}</p>`}
   <//><//>`;
 }
 
