@@ -282,6 +282,16 @@ func TestManyMovedDeliveries(t *testing.T) {
 	if r := f.apply(t, document(2, `,"ordered":true`)); r.status != 200 || len(r.Changes) != 2 {
 		t.Errorf("%d: %s", r.status, r.text)
 	}
+	for range 4 {
+		batch := slices.Repeat([]webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}}, 2000)
+		if _, err := f.store.Queue.PublishEvents(t.Context(), c.RowID, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := `"subscriptions":[{"organization":"c","external_id":"s2","url":"https://example.com/",` + secret + `,"event_types":["a"],"ordered":true}]`
+	if r := f.apply(t, one); r.status != 422 || !strings.Contains(r.text, "too_many_pending") {
+		t.Errorf("one subscription with too many: %d: %s", r.status, r.text)
+	}
 }
 
 func TestEventTypes(t *testing.T) {

@@ -86,8 +86,9 @@ func (r *run) makeSubscription(i *item) error {
 		},
 		compare: func(before webhook.Subscription) {
 			c = compareSubscription(i, given, before)
-			if c.Ordered != nil && *c.Ordered || c.AuditEvents != nil || c.EventTypes != nil { // as one change may move; see costOfChange
-				r.moved += before.PendingDeliveries
+			moves := c.Ordered != nil && *c.Ordered || c.AuditEvents != nil || c.EventTypes != nil // see costOfChange
+			if n := before.PendingDeliveries; moves && n <= maxRows {                              // more are refused for this subscription alone
+				r.moved += n
 			}
 		},
 		create: func() (webhook.Subscription, error) {

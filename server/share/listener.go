@@ -252,8 +252,8 @@ func (l *Listener) onStateChange(conn net.Conn, state http.ConnState) {
 }
 
 // MarkBusy records that a request has a valid credential of an organization. Its connection is in use until all of its requests have
-// ended, unless the organization has its share already. A caller who may act in every organization has no share: organization is 0. ctx
-// is the context of the request.
+// ended, unless the organization uses its share already. Organization 0 has no share: it stands for callers who may act in every
+// organization. ctx is the context of the request.
 func MarkBusy(ctx context.Context, organization int64) {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	if c == nil { // in tests without a connection
