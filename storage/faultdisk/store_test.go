@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keyhook/keyhook/storage"
@@ -139,6 +140,15 @@ func countLost(acked, there []string) (n int) {
 	return n
 }
 
+// inVirtualTime runs a test that waits for what the store does each second. path is the path of its database.
+func inVirtualTime(t *testing.T, name string, test func(t *testing.T, path string)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) { test(t, path) })
+	})
+}
+
 // waitUntil waits at most a minute for a condition and returns how long that took.
 func waitUntil(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
@@ -167,8 +177,8 @@ func TestWritesThatFail(t *testing.T) {
 		{"a write error of the log", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite, File: writeAheadLog}, "io_error"},
 		{"a disk that is full at a checkpoint", faultdisk.Fault{Op: faultdisk.Write, Code: full, File: databaseFile}, "disk_full"},
 	} {
-		t.Run(tt.name+" refuses writes until the disk works again", func(t *testing.T) {
-			x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		inVirtualTime(t, tt.name+" refuses writes until the disk works again", func(t *testing.T, path string) {
+			x := open(t, path)
 			atCheckpoint := tt.fault.File == databaseFile
 			refused := 0
 			for n := 1; n <= 40; n++ {
@@ -221,21 +231,23 @@ func TestWritesThatFail(t *testing.T) {
 
 // Returning the space of deleted rows fails. It is repeated until it works.
 func TestTruncatingThatFails(t *testing.T) {
-	o := options(t, filepath.Join(t.TempDir(), "keyhook.db"))
-	o.KeepEvents = time.Millisecond
-	x := openWith(t, o)
-	for range 200 { // nobody waits for these
-		if err := x.publish(t, 6000); err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, "truncating the file", func(t *testing.T, path string) {
+		o := options(t, path)
+		o.KeepEvents = time.Millisecond
+		x := openWith(t, o)
+		for range 200 { // nobody waits for these
+			if err := x.publish(t, 6000); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Truncate, Code: ioTruncate, File: databaseFile})
-	waitUntil(t, "degraded", func() bool { return x.Degraded()["io_error"] })
-	if hits := faultdisk.Mend(); hits == 0 {
-		t.Error("nothing was truncated")
-	}
-	waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil })
-	x.close(t)
+		faultdisk.Break(faultdisk.Fault{Op: faultdisk.Truncate, Code: ioTruncate, File: databaseFile})
+		waitUntil(t, "degraded", func() bool { return x.Degraded()["io_error"] })
+		if hits := faultdisk.Mend(); hits == 0 {
+			t.Error("nothing was truncated")
+		}
+		waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil })
+		x.close(t)
+	})
 }
 
 // storageToken is the operator's token.
@@ -301,7 +313,7 @@ func TestFlushingThatFails(t *testing.T) {
 		{"a commit that cannot flush the log ends the store", writeAheadLog, true},
 		{"a checkpoint that cannot flush the database ends the store", databaseFile, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) { // in real time, because a store that has failed keeps its connections
 			path := filepath.Join(t.TempDir(), "keyhook.db")
 			x := open(t, path)
 			for range 20 {
