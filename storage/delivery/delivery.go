@@ -81,6 +81,16 @@ const EventWaits = `EXISTS (
 		d.state = ` + Pending + ` AND ` + Why + ` = ''
 		OR d.state >= ` + Sending + `))`
 
+// Attempts returns an SQL condition: the attempt a is one of the deliveries from first to last, two SQL expressions of row ids.
+func Attempts(first, last string) string {
+	return "a.id BETWEEN " + first + " << 8 AND " + last + " << 8 | 255"
+}
+
+// Running returns an SQL condition: the attempt in progress of a delivery d has the row id attempt, an SQL expression.
+func Running(attempt string) string {
+	return "(d.id = " + attempt + " >> 8 AND d.state >= " + Sending + " AND " + AttemptRow + " = " + attempt + ")"
+}
+
 // FirstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
 // is an SQL expression.
 func FirstPending(subscription string) string {

@@ -121,7 +121,7 @@ func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhoo
 			return q, false, err
 		}
 		if deliveries <= maxDeliveryLookups {
-			q.source = "deliveries own CROSS JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255"
+			q.source = "deliveries own CROSS JOIN attempts a ON " + delivery.Attempts("own.id", "own.id")
 			q.where, q.filtered = "own.event_id = :event AND own.subscription_id = :subscription", false
 		}
 	case f.Outcome == nil:
@@ -183,8 +183,7 @@ func (h *History) setAttemptIDs(a *webhook.Attempt) {
 // Attempt returns one attempt by its row id. Faults: NotFound.
 func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
 	a, err := sqlite.One[webhook.Attempt](h.o.Reads.In(ctx), "attempt", "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
-		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
-		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id)
+		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+" WHERE "+delivery.Running("?1"), id)
 	h.setAttemptIDs(&a)
 	return a, err
 }

@@ -59,9 +59,9 @@ type receiverRow struct {
 var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
 	SELECT json_group_array(json_object('State', iif(own.state >= ` + delivery.Sending + `, ` + delivery.Pending + `, own.state), 'Sending', ` + isSending("own") + `,
 		'Cause', own.cause, 'Attempts', own.attempts, 'DueAt', own.due_at, 'OutOfOrder', json(iif(own.sequence = 0, 'true', 'false')), 'Last', json((
-		SELECT json_object('RowID', a.id, 'Number', a.id & 255, 'Outcome', a.outcome, 'ResponseStatus', a.response_status, 'Error', a.error, 'AttemptedAt', a.attempted_at,
+		SELECT json_object('RowID', a.id, 'Number', a.attempt_number, 'Outcome', a.outcome, 'ResponseStatus', a.response_status, 'Error', a.error, 'AttemptedAt', a.attempted_at,
 			'DurationMS', a.duration_ms)
-		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
+		FROM attempts a WHERE ` + delivery.Attempts("own.id", "own.id") + ` ORDER BY a.id DESC LIMIT 1))))
 	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries,
 	` + frontColumn
 

@@ -82,7 +82,7 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 			SELECT ` + delivery.AttemptRow + ` AS id, d.due_at AS at, s.public_id AS parent_id, e.type || ' #' || (d.attempts + 1) AS title, s.url,
 			       'sending' AS detail, ` + directory.FoundOwner + `
 			FROM deliveries d` + sendingJoins + ` JOIN organizations o ON o.id = s.organization_id
-			WHERE d.id = ?5 >> 8 AND d.state >= ` + delivery.Sending + ` AND d.attempts + 1 = ?5 & 255 AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`},
+			WHERE ` + delivery.Running("?5") + ` AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`},
 	{Type: search.AuditEvent, By: search.ByID,
 		SQL: `
 			SELECT l.id, l.at, l.type AS title, 'by ' || l.actor_name AS detail, ` + directory.FoundOwner + `

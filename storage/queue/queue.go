@@ -153,10 +153,10 @@ var beginStatement = sqlite.Statements(func(n int) string {
 func (q *Queue) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := q.change(ctx, sqlite.Work{}, func(t *tx) error {
 		for _, id := range attempts {
-			delete(t.sending, id>>8)
+			delete(t.sending, webhook.DeliveryRow(id))
 			if err := t.Exec(`
-				UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.Pending+` ELSE `+delivery.EndOfLast+` END
-				WHERE id = ?1 >> 8 AND state >= `+delivery.Sending+` AND attempts + 1 = ?1 & 255`, id); err != nil {
+				UPDATE deliveries AS d SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.Pending+` ELSE `+delivery.EndOfLast+` END
+				WHERE `+delivery.Running("?1"), id); err != nil {
 				return err
 			}
 		}

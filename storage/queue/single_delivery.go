@@ -67,7 +67,7 @@ func (t *tx) jobOfAttempt(subscription, attempt, at int64) (job webhook.Job, err
 		FROM deliveries d JOIN events e ON e.id = d.event_id
 		WHERE d.id = ?1 >> 8 AND d.subscription_id = ?3 AND (
 			EXISTS (SELECT 1 FROM attempts a WHERE a.id = ?1 AND a.attempted_at = ?2)
-			OR d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription)
+			OR `+delivery.Running("?1")+` AND d.due_at = ?2)`, attempt, at, subscription)
 	job.EventID = t.IDs.ID(access.EventID, job.Event, job.EventAt)
 	return job, err
 }

@@ -251,7 +251,7 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event, replacedAt int64) 
 		if err := c.change(ctx, func(t *sqlite.Tx) error {
 			return t.Exec(`
 				UPDATE attempts SET response_body = '', response_headers = '' WHERE (response_body <> '' OR response_headers <> '') AND id IN (
-					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, rows)
+					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON `+delivery.Attempts("d.value", "d.value")+")", rows)
 		}); err != nil || len(deliveries) < cleanBatch {
 			return 0, err
 		}

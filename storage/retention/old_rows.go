@@ -233,7 +233,7 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 			n++
 		}
 		first, last := ids[0], ids[n-1]
-		if err := t.Exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
+		if err := t.Exec("DELETE FROM attempts AS a WHERE "+delivery.Attempts("?1", "?2"), first, last); err != nil {
 			return 0, err
 		}
 		if err := t.Exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {

@@ -74,6 +74,9 @@ func (j Job) Trigger() Trigger {
 // delivery has less than 256 attempts.
 func AttemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
+// DeliveryRow returns the row id of the delivery of an attempt.
+func DeliveryRow(attempt int64) int64 { return attempt >> 8 }
+
 // Start asks to begin an attempt. Epoch is the one that the caller knows; the store refuses an old epoch.
 type Start struct {
 	Delivery     int64
