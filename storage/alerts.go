@@ -22,13 +22,13 @@ const alertsName = "alerts"
 // hand needs no alert, because a person did it.
 func (s *Store) Untold(ctx context.Context, failingBefore int64, limit int) (list []webhook.Untold, err error) {
 	err = s.pools.reads.List(ctx, &list, `
-		SELECT id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at, 0 AS failing_since
+		SELECT ?2 AS concern, id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at, 0 AS failing_since
 		FROM subscriptions INDEXED BY subscriptions_untold
 		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL
 		UNION ALL
-		SELECT id, organization_id, NULL, failing_since FROM subscriptions INDEXED BY subscriptions_untold_failing
-		WHERE status = 'failing' AND failing_since IS NOT told_failing_since AND deleted_at IS NULL AND failing_since <= ?
-		LIMIT ?`, failingBefore, limit)
+		SELECT ?3, id, organization_id, NULL, failing_since FROM subscriptions INDEXED BY subscriptions_untold_failing
+		WHERE status = 'failing' AND failing_since IS NOT told_failing_since AND deleted_at IS NULL AND failing_since <= ?1
+		LIMIT ?4`, failingBefore, webhook.Outage, webhook.LongFailure, limit)
 	return list, err
 }
 
@@ -99,15 +99,15 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 }
 
 func markTold(t *sqlite.Tx, of webhook.Untold) error {
-	switch {
-	case of.FailingSince != 0:
+	switch of.Concern {
+	case webhook.LongFailure:
 		return t.Exec("UPDATE subscriptions SET told_failing_since = ? WHERE id = ?", of.FailingSince, of.Subscription)
-	case of.Subscription != 0:
+	case webhook.Outage:
 		return t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
 	}
 	told := " SET told_noticed_at = noticed_at WHERE organization_id = ?1 AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?2"
 	args := []any{of.Organization, of.ReadAt}
-	if of.Leaked {
+	if of.Concern == webhook.Leak {
 		told = " SET leaked_at = NULL WHERE organization_id = ?1 AND leaked_at IS NOT NULL AND leaked_at NOT BETWEEN ?2 AND ?3"
 		args = append(args, t.Now()+clock.Tolerance.Milliseconds())
 	}
@@ -116,7 +116,7 @@ func markTold(t *sqlite.Tx, of webhook.Untold) error {
 			return err
 		}
 	}
-	if of.Leaked {
+	if of.Concern == webhook.Leak {
 		return nil
 	}
 	return t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", t.Now(), of.Organization)

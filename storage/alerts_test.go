@@ -90,7 +90,7 @@ func TestUntoldFailing(t *testing.T) {
 			x.Fail(t, 1)
 			time.Sleep(time.Hour)
 			x.Fail(t, 1)
-			failing := webhook.Untold{Subscription: x.Sub.RowID, Organization: x.Org(), FailingSince: began}
+			failing := webhook.Untold{Concern: webhook.LongFailure, Subscription: x.Sub.RowID, Organization: x.Org(), FailingSince: began}
 			expect(outage+" is too short", began-1)
 			expect(outage, began, failing)
 			if err := x.MarkTold(t.Context(), []webhook.Untold{failing}); err != nil {

@@ -97,7 +97,7 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	check(nil, x.Directory.DropSessions(ctx, math.MaxInt64))
 	other, leaked := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	check(nil, x.Directory.RevokeLeaked(ctx, leaked.Digest(), "192.0.2.1", "req"))
-	check(nil, x.MarkTold(ctx, []webhook.Untold{{Organization: other.Home.RowID, ReadAt: math.MaxInt64, Leaked: true}}))
+	check(nil, x.MarkTold(ctx, []webhook.Untold{{Concern: webhook.Leak, Organization: other.Home.RowID, ReadAt: math.MaxInt64}}))
 	check(nil, x.Directory.RevokeKey(ctx, x.By, org.RowID, key.ID))
 	check(nil, x.Directory.RevokeToken(ctx, x.By, user, owner.Token.ID))
 	for _, refused := range []error{

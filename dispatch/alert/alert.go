@@ -92,14 +92,14 @@ type Alerter struct {
 	told       map[subjectKey]webhook.Untold // told, but not yet stored
 }
 
-// subjectKey is what an alert is about: a subscription that fails or not, or the credentials of an organization.
+// subjectKey is what an alert is about.
 type subjectKey struct {
+	concern                    webhook.Concern
 	subscription, organization int64
-	isFailing, isLeaked        bool
 }
 
 func keyOf(u webhook.Untold) subjectKey {
-	return subjectKey{u.Subscription, u.Organization, u.FailingSince != 0, u.Leaked}
+	return subjectKey{u.Concern, u.Subscription, u.Organization}
 }
 
 // state is what a restart must know.
@@ -218,7 +218,7 @@ func (a *Alerter) look(ctx context.Context) {
 		}
 	}
 	err := errors.Join(a.tellSubscriptions(ctx, now),
-		a.tellCredentials(ctx, now, CredentialsLeaked, a.options.Store.Leaked), a.tellCredentials(ctx, now, CredentialsExpire, a.options.Store.Expiring))
+		a.tellCredentials(ctx, now, CredentialsLeaked, webhook.Leak), a.tellCredentials(ctx, now, CredentialsExpire, webhook.Expiry))
 	if err != nil && !a.readFails { // the first of several failures
 		a.log.Warn("cannot read of what alerts must tell; the server tries again", "error", err)
 	}
@@ -238,13 +238,17 @@ func (a *Alerter) mayTell(kind Kind, due bool, now time.Time) bool {
 	return w.flight == nil && !now.Before(w.opensAt) && now.Sub(w.dueSince) >= min(collectTime, a.options.Interval/4)
 }
 
-// tellCredentials sends alerts of one kind about API keys and access tokens. read lists those that no alert has named yet.
-func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, read func(context.Context, int64, int) ([]webhook.CredentialNews, error)) error {
+// tellCredentials sends alerts about API keys and access tokens.
+func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, concern webhook.Concern) error {
+	read := a.options.Store.Expiring
+	if concern == webhook.Leak {
+		read = a.options.Store.Leaked
+	}
 	all, err := read(ctx, now.UnixMilli(), maxUntold)
 	var due []webhook.CredentialNews
 	f := &flight{at: now}
 	for _, o := range all {
-		u := webhook.Untold{Organization: o.Row, ReadAt: now.UnixMilli(), Leaked: kind == CredentialsLeaked}
+		u := webhook.Untold{Concern: concern, Organization: o.Row, ReadAt: now.UnixMilli()}
 		if told, is := a.told[keyOf(u)]; !is || o.LastAt >= told.ReadAt {
 			due, f.subjects = append(due, o), append(f.subjects, u)
 		}
@@ -266,7 +270,7 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) error {
 	for _, sub := range untold {
 		kind := SubscriptionDisabled
 		switch {
-		case sub.FailingSince != 0:
+		case sub.Concern == webhook.LongFailure:
 			kind = SubscriptionFailing
 		case sub.DisabledAt == nil:
 			kind = SubscriptionRecovered

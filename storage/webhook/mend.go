@@ -40,16 +40,25 @@ type Mend struct {
 	With string
 }
 
+// Concern is why an alert is necessary.
+type Concern int
+
+// The concerns. The first two are about a subscription, the others about the credentials of an organization.
+const (
+	Outage      Concern = iota // failures have disabled it, or it is active again
+	LongFailure                // it fails, and is not disabled
+	Expiry                     // they end soon
+	Leak                       // they were reported as leaked
+)
+
 // Untold is something of which no alert has told the operator.
 type Untold struct {
-	// Subscription has failed for long, or failures have disabled it, or it is active again. 0 means credentials of the
-	// organization that expire, or that were reported as leaked.
-	Subscription int64  `db:"id"`
-	Organization int64  `db:"organization_id"`
-	DisabledAt   *int64 `db:"disabled_at"`   // when failures disabled the subscription
-	FailingSince int64  `db:"failing_since"` // since when the subscription fails, without being disabled; 0: another reason
-	ReadAt       int64  `db:"-"`             // of credentials: notices and reports before this time, in milliseconds, are told
-	Leaked       bool   `db:"-"`             // credentials that were reported as leaked
+	Concern      Concern `db:"concern"`
+	Subscription int64   `db:"id"` // 0 if it is about credentials
+	Organization int64   `db:"organization_id"`
+	DisabledAt   *int64  `db:"disabled_at"`   // of an Outage: since when the subscription is disabled; nil: it is active again
+	FailingSince int64   `db:"failing_since"` // of a LongFailure
+	ReadAt       int64   `db:"-"`             // of credentials: notices and reports before this time, in milliseconds, are told
 }
 
 // CredentialNews are the credentials of one organization whose end was announced, or that were reported as leaked, and of which no
