@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {"storage/disk"},
 	"storage":                      {"storage/audit", "storage/backup", "storage/catalogue", "storage/clock", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/feed", "storage/history", "storage/instance", "storage/pending", "storage/queue", "storage/retention", "storage/scan", "storage/seal", "storage/sqlite", "storage/sqlite/ownership", "storage/subscription"},
-	"storage/queue":                {"storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/encryption", "storage/fanout", "storage/history", "storage/instance", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/sqlite"},
+	"storage/queue":                {"storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/encryption", "storage/fanout", "storage/history", "storage/instance", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/sqlite"},
 	"storage/subscription":         {"storage/audit", "storage/seal", "storage/delivery", "storage/directory", "storage/encryption", "storage/history", "storage/principal", "storage/publicid", "storage/queue", "storage/quota", "storage/sqlite"},
 	"storage/feed":                 {"storage/audit", "storage/delivery", "storage/fanout", "storage/history", "storage/publicid", "storage/queue", "storage/quota", "storage/scan", "storage/sqlite"},
 	"storage/instance":             {"storage/sqlite"},
@@ -96,7 +96,7 @@ var mayImport = map[string][]string{
 	"storage/seal":                 {},
 	"storage/delivery":             {},
 	"storage/history":              {"storage/delivery", "storage/directory", "storage/pending", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
-	"storage/audit":                {},
+	"storage/audit":                {"storage/sqlite"},
 	"storage/catalogue":            {"storage/sqlite"},
 	"storage/fanout":               {"storage/delivery", "storage/sqlite"},
 	"storage/quota":                {"storage/sqlite"},
@@ -253,24 +253,24 @@ var budget = map[string]int{
 	"server/webhooks":              1290,
 	"storage":                      1000,
 	"storage/access":               1430,
-	"storage/audit":                180,
+	"storage/audit":                270,
 	"storage/backup":               340,
 	"storage/catalogue":            140,
 	"storage/clock":                210,
-	"storage/delivery":             110,
-	"storage/directory":            2740,
+	"storage/delivery":             120,
+	"storage/directory":            2670,
 	"storage/disk":                 690,
 	"storage/encryption":           550,
 	"storage/fanout":               340,
 	"storage/filter":               440,
 	"storage/fault":                170,
 	"storage/feed":                 290,
-	"storage/history":              1160,
+	"storage/history":              1170,
 	"storage/instance":             50, // it also reads and writes JSON, which its three users did
 	"storage/pending":              380,
 	"storage/principal":            700,
 	"storage/publicid":             70,
-	"storage/queue":                2870,
+	"storage/queue":                2840,
 	"storage/quota":                210,
 	"storage/redact":               60,
 	"storage/retention":            1040,
@@ -280,11 +280,11 @@ var budget = map[string]int{
 	"storage/sqlite":               3230,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
-	"storage/webhook":              1630,
+	"storage/webhook":              1640,
 }
 
 const (
-	budgetOfAll    = 50490 // the aim is 50,000
+	budgetOfAll    = 50530 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -34,7 +34,7 @@ func TestAppliedAfterAClosure(t *testing.T) {
 	must[access.Closure](t)(x.CloseOrganization(ctx, x.By, ids[0]))
 
 	got := map[access.Applied]bool{}
-	for _, a := range must[[]access.Applied](t)(x.Directory.Applied(ctx, 0, 100)) {
+	for _, a := range must[[]access.Applied](t)(x.History.Applied(ctx, 0, 100)) {
 		a.RowID = 0
 		got[a] = true
 	}
@@ -69,7 +69,7 @@ func TestAppliedAfterAnErasure(t *testing.T) {
 		want = append(want, access.Applied{Kind: access.KindMember, Key: access.MemberKey(o.ID, users[1].ID)})
 	}
 	must[access.Erasure](t)(x.EraseUser(ctx, x.By, users[0].ID))
-	got := must[[]access.Applied](t)(x.Directory.Applied(ctx, 0, 100))
+	got := must[[]access.Applied](t)(x.History.Applied(ctx, 0, 100))
 	slices.Reverse(got)
 	for i := range got {
 		got[i].RowID = 0

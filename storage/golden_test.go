@@ -147,7 +147,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"permissions":   must[[]access.Permission](t)(store.Directory.Permissions(ctx, 0, all)),
 		"roles":         must[[]access.Role](t)(store.Directory.Roles(ctx, 0, all)),
 		"organizations": must[access.Page[access.Organization]](t)(store.Directory.OrganizationPage(ctx, "", 0, all)).Rows,
-		"applied":       must[[]access.Applied](t)(store.Directory.Applied(ctx, 0, all)),
+		"applied":       must[[]access.Applied](t)(store.History.Applied(ctx, 0, all)),
 		"event type":    must[webhook.EventType](t)(store.Catalogue.CataloguedType(ctx, "order.paid")),
 		"queue":         must[webhook.Queue](t)(store.Survey.QueueSummary(ctx)),
 		"backlog":       must[webhook.Backlog](t)(store.Survey.Backlog(ctx)),

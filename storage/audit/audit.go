@@ -1,5 +1,5 @@
-// Package audit owns the form in which audit events are published, the same form without personal data, and the rules about which
-// subscriptions receive them. It knows no table.
+// Package audit owns the audit log: how a line is written, the form in which it is published, the same without personal data, the list of
+// what apply has created, which follows from the log, and the rules about which subscriptions receive audit events. It publishes nothing.
 package audit
 
 import (
@@ -36,8 +36,7 @@ type Target struct {
 // Subscription returns the target of an audit event about a subscription.
 func Subscription(id string, row int64) Target { return Target{"subscription", id, row} }
 
-// NewActor returns an actor as subscribers see it.
-func NewActor(by access.Actor) Actor {
+func newActor(by access.Actor) Actor {
 	return Actor{Type: by.Type, ID: access.NullIfEmpty(by.ID), Name: by.Name}
 }
 
@@ -80,8 +79,8 @@ func (u ErasedUsers) CleanData(d *Data, eventType string) (err error) {
 	return err
 }
 
-// OfClosed returns the actor and the details of an audit event as the log of a closed organization may have it.
-func OfClosed(by access.Actor, eventType string, details map[string]any) (access.Actor, map[string]any) {
+// ofClosed returns the actor and the details of an audit event as the log of a closed organization may have it.
+func ofClosed(by access.Actor, eventType string, details map[string]any) (access.Actor, map[string]any) {
 	if eventType == access.OrganizationClosed {
 		return by, details
 	}

@@ -2,7 +2,6 @@ package directory
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -17,21 +16,6 @@ func (d *Directory) MarkErased(t *sqlite.Tx, row int64) error {
 	return t.Exec(`
 		UPDATE users SET email = NULL, name = ?1, external_id = NULL, is_active = 0, erased_at = ?2, updated_at = ?2 WHERE id = ?3`,
 		access.ErasedUserName, t.Now(), row)
-}
-
-// ActorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
-func ActorForLog(t *sqlite.Tx, by access.Actor) (access.Actor, error) {
-	if by.Type != "user" || by.Authority.User == 0 {
-		return by, nil
-	}
-	var erased bool
-	if err := t.Get(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
-		return by, fmt.Errorf("read actor: %w", err)
-	}
-	if erased {
-		by.Name, by.IP = access.ErasedUserName, ""
-	}
-	return by, nil
 }
 
 // CountErasure says what the erasure of a user would end. Faults: as PrepareErasure.

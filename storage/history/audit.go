@@ -66,3 +66,14 @@ func (h *History) AuditEvent(ctx context.Context, organization int64, id string)
 	}
 	return page.Rows[0], nil
 }
+
+// Applied lists the objects that `keyhook apply` has created and nobody has deleted since, the newest first.
+func (h *History) Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error) {
+	return sqlite.All[access.Applied](h.o.Reads.In(ctx),
+		"SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+}
+
+// AppliedObject returns one of the objects. Faults: NotFound.
+func (h *History) AppliedObject(ctx context.Context, kind, key string) (access.Applied, error) {
+	return sqlite.One[access.Applied](h.o.Reads.In(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
+}

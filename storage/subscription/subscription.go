@@ -227,7 +227,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
 	} else if c.IsActive != nil {
-		by, err := directory.ActorForLog(t, by)
+		by, err := audit.ActorForLog(t, by)
 		if err != nil {
 			return err
 		}

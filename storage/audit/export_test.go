@@ -1,0 +1,4 @@
+package audit
+
+// OfClosed is ofClosed.
+var OfClosed = ofClosed
