@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -31,13 +31,21 @@ const OperatorToken = "operator-token-of-the-tests"
 // Schema returns the text of schema.sql.
 func Schema(tb testing.TB) string {
 	tb.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "..", "..", "schema.sql"))
-	if err != nil {
-		tb.Fatalf("read schema: %v", err)
+	if schema == nil {
+		tb.Fatal("schema.sql is not above the directory in which the test began")
 	}
-	return string(text)
+	return string(schema)
 }
+
+// schema is read before a test leaves the directory of its package.
+var schema = func() []byte {
+	for up := range 6 {
+		if text, err := os.ReadFile(strings.Repeat("../", up) + "schema.sql"); err == nil {
+			return text
+		}
+	}
+	return nil
+}()
 
 // Options returns the options that Open uses, for tests that change some of them.
 func Options(tb testing.TB, path string) storage.Options {
