@@ -106,7 +106,7 @@ var table = []Setting{
 		"name that the console shows, such as the name of your product"),
 	newSetting("console.accent", "", text("colour", optional(checkColor)),
 		"colour of buttons and links in the console, in quotes; Keyhook makes readable variants for light and dark; empty: blue"),
-	newSetting("console.logo_file", "", text("file", checkLine),
+	newSetting("console.logo_file", "", text("path", checkLine),
 		"SVG or PNG file of at most 64 KiB that the console shows beside its name; empty: the mark of Keyhook"),
 	newSetting("console.portal_pages", strings.Join(console.PortalPages(), ", "), portalPages,
 		"pages that a portal link shows to a customer"),

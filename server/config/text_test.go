@@ -42,7 +42,11 @@ func TestTheTextsOfTheSettingsAreReadBack(t *testing.T) {
 
 func TestThePathsInTheTextsAreAbsolute(t *testing.T) {
 	t.Parallel()
-	if path := config.Default().Texts()["storage.path"]; !filepath.IsAbs(path) {
-		t.Errorf("got %s", path)
+	c := config.Default()
+	c.Server.TLSCertFile, c.Server.TLSKeyFile, c.Egress.CAFile, c.Console.LogoFile = "tls.crt", "tls.key", "ca.pem", "logo.svg"
+	for _, name := range []string{"storage.path", "server.tls_cert_file", "server.tls_key_file", "egress.ca_file", "console.logo_file"} {
+		if path := c.Texts()[name]; !filepath.IsAbs(path) {
+			t.Errorf("%s is %s", name, path)
+		}
 	}
 }
