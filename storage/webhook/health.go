@@ -66,7 +66,7 @@ func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) He
 			probeAt = at + p.ProbeDisabled.Milliseconds()
 		}
 		return h.to(Disabled, failures, reason, probeAt)
-	case failures >= p.FailingAfter:
+	case h.Status == Failing || failures >= p.FailingAfter: // only a success heals, also after FailingAfter has become larger
 		return h.to(Failing, failures, reason, probeAt)
 	}
 	return h.to(Healthy, failures, reason, 0)

@@ -65,6 +65,14 @@ func TestHealth(t *testing.T) {
 			}(),
 			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, FailingSince: 100, LastError: "down", Epoch: 2, ProbeAt: 1000},
 		},
+		"a failure does not heal, although the limit is larger since a restart": {
+			func() webhook.Health {
+				h, larger := fail(fresh(), 5), policy
+				larger.FailingAfter = 10
+				return h.Fail(h.Epoch, "still down", 105, 1005, larger)
+			}(),
+			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 6, FailingSince: 100, LastError: "still down", Epoch: 2, ProbeAt: 1005},
+		},
 		"a success heals": {
 			func() webhook.Health { h := fail(fresh(), 7); return h.Succeed(h.Epoch) }(),
 			webhook.Health{Status: webhook.Healthy, Epoch: 3},
