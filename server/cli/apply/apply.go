@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli/client"
@@ -37,6 +38,7 @@ type runner struct {
 	out    output.Printer
 	name   string // of the file, for errors
 	doc    *document
+	isPart bool // earlier parts of the file were applied
 }
 
 // Run makes the server as the file says. The error is Problems if the file is wrong; then nothing was changed, unless Run has said that it
@@ -55,7 +57,7 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 	}
 	r.readHeaders()
 	if len(r.doc.problems) > 0 {
-		return Problems{r.name, r.doc.problems}
+		return Problems{file: r.name, problems: r.doc.problems}
 	}
 	err = r.apply(ctx, r.doc.entries, o.Prune)
 	if errors.Is(err, errTooMuch) && len(r.doc.entries) > partSize {
@@ -77,6 +79,7 @@ func (r *runner) applyParts(ctx context.Context) error {
 			r.out.Note("The other %d objects may need these, so they are compared when these are made.", len(r.doc.entries)-len(part))
 			return nil
 		}
+		r.isPart = true
 	}
 	if !r.Prune {
 		return nil
@@ -91,6 +94,10 @@ func (r *runner) apply(ctx context.Context, entries []*entry, prune bool) error 
 	if err != nil {
 		return err
 	}
+	made, err := r.addSecrets(q, d) // also in a dry run, which so finds a secret_file that cannot be read
+	if err != nil {
+		return err
+	}
 	if err := d.print(r.out); err != nil || r.DryRun || len(d.Changes) == 0 {
 		return err
 	}
@@ -98,10 +105,6 @@ func (r *runner) apply(ctx context.Context, entries []*entry, prune bool) error 
 		if err := r.Confirm(question); err != nil {
 			return err
 		}
-	}
-	made, err := r.addSecrets(q, d)
-	if err != nil {
-		return err
 	}
 	return r.make(ctx, q, made)
 }
@@ -115,15 +118,18 @@ func (r *runner) addSecrets(q *request, d difference) (made []secretLine, err er
 		}
 		secret, err := r.readSecret(e)
 		if err != nil {
-			return nil, Problems{r.name, []problem{{e.lines[secretFile], secretFile + ": " + err.Error()}}}
+			r.doc.wrong(e.lines[secretFile], "%s: %v", secretFile, err)
 		}
 		if secret == "" {
 			organization, _ := e.fields["organization"].(string)
 			externalID, _ := e.fields["external_id"].(string)
 			secret = webhook.NewSecret().Reveal()
-			made = append(made, secretLine{organization, externalID, secret, c.Key})
+			made = append(made, secretLine{organization, externalID, secret, c})
 		}
 		e.secret = secret
+	}
+	if len(r.doc.problems) > 0 {
+		return nil, Problems{r.name, r.doc.problems, r.isPart}
 	}
 	return made, nil
 }
@@ -131,20 +137,24 @@ func (r *runner) addSecrets(q *request, d difference) (made []secretLine, err er
 // make saves the secrets and then has the server make the changes. So no secret is lost when the connection breaks, or when this process is
 // killed. Without a file, it prints the secrets at the end.
 func (r *runner) make(ctx context.Context, q *request, made []secretLine) (err error) {
-	end, printed := func(bool) error { return nil }, ""
+	end := func([]secretLine) error { return nil }
 	if len(made) > 0 && r.SecretsFile != "" {
 		if end, err = saveSecrets(r.SecretsFile, made); err != nil {
 			return fmt.Errorf("nothing was changed: %w", err)
-		}
-	} else {
-		for _, one := range made {
-			printed += fmt.Sprintf("secret of %s: %s\n", output.Escape(one.name), one.Secret)
 		}
 	}
 	began := time.Now()
 	d, err := r.send(ctx, q, false)
 	refused, isRefused := errors.AsType[*refusal](err)
-	ended := end(!isRefused)
+	if isRefused || err == nil { // otherwise nobody knows what the server has created; another run may have created some
+		made = slices.DeleteFunc(made, func(one secretLine) bool { return !d.creates(one.change.Path) })
+	}
+	ended, printed := end(made), ""
+	for _, one := range made {
+		if r.SecretsFile == "" {
+			printed += fmt.Sprintf("secret of %s: %s\n", output.Escape(one.change.Key), one.Secret)
+		}
+	}
 	switch {
 	case isRefused:
 		return errors.Join(refused.error, ended)

@@ -462,6 +462,37 @@ func TestSecretsAreNotLost(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+	t.Run("are only those of the subscriptions that this run creates, and not another run meanwhile", func(t *testing.T) {
+		t.Parallel()
+		more := small + "  - {organization: customer-7, external_id: parcels, url: \"https://example.com/\"}\n"
+		for file, want := range map[string]int{small: 0, more: 1} {
+			for _, name := range []string{"", filepath.Join(t.TempDir(), "secrets.jsonl")} {
+				f := serve(t)
+				f.before = func() { // this run has compared
+					f.before = nil
+					if _, err := f.apply(t, small, apply.Options{}); err != nil {
+						t.Error(err)
+					}
+				}
+				shown, err := f.apply(t, file, apply.Options{SecretsFile: name})
+				if name != "" {
+					shown = read(t, name)
+				}
+				if err != nil || strings.Count(shown, "whsec_") != want || strings.Contains(shown, "orders: whsec_") || strings.Contains(shown, `"orders"`) {
+					t.Errorf("error %v, want %d secrets:\n%s", err, want, shown)
+				}
+			}
+		}
+	})
+	t.Run("are looked for in all files that the document names, also in a dry run", func(t *testing.T) {
+		t.Parallel()
+		file := small + "  - {organization: customer-7, external_id: parcels, url: \"https://example.com/\", secret_file: gone}\n"
+		file = strings.ReplaceAll(file, "event_types: [order.*, order.paid]", "secret_file: gone")
+		printed, err := serve(t).apply(t, file, apply.Options{DryRun: true})
+		if err == nil || printed != "" || !strings.Contains(err.Error(), "standard input:11: secret_file: ") || !strings.Contains(err.Error(), "standard input:12: secret_file: ") {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+	})
 	t.Run("are in the error if they cannot be printed", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
@@ -515,6 +546,13 @@ func TestParts(t *testing.T) {
 		}
 		if printed := run(apply.Options{Prune: true}); printed != "= 1502 unchanged\n" || notes.Len() > 0 {
 			t.Errorf("printed %s, notes %s", printed, notes.String())
+		}
+	})
+	t.Run("say what was made if a later one has a mistake", func(t *testing.T) {
+		_, err := serve(t).apply(t, strings.Replace(file.String(), "role: member", "role: none", 1), apply.Options{})
+		if err == nil || !strings.HasPrefix(err.Error(), "this part of the file changed nothing; standard input:2: role: ") ||
+			!strings.Contains(err.Error(), "; 1000 of 1502 objects are as the file says") {
+			t.Errorf("error %v", err)
 		}
 	})
 }

@@ -85,11 +85,11 @@ func parse(name string, text []byte) (*document, error) {
 	switch {
 	case err != nil:
 		line, what := config.YAMLProblem(err)
-		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + config.YAMLMend}}}
+		return nil, Problems{file: name, problems: []problem{{line, "this is not valid YAML: " + what + "; " + config.YAMLMend}}}
 	case top == nil:
-		return nil, Problems{name, []problem{{0, "the file is empty; write at least one section, such as plans:"}}}
+		return nil, Problems{file: name, problems: []problem{{0, "the file is empty; write at least one section, such as plans:"}}}
 	case top.Kind != yaml.MappingNode:
-		return nil, Problems{name, []problem{{top.Line, "the file must begin with a section, such as plans:"}}}
+		return nil, Problems{file: name, problems: []problem{{top.Line, "the file must begin with a section, such as plans:"}}}
 	}
 	doc.readSections(top)
 	return doc, nil
@@ -217,6 +217,7 @@ type problem struct {
 type Problems struct {
 	file     string
 	problems []problem
+	isPart   bool // earlier parts of the file were applied
 }
 
 // Error returns one line for each mistake, in the order of the file.
@@ -229,8 +230,12 @@ func (p Problems) Error() string {
 		}
 		lines = append(lines, where+": "+one.what)
 	}
-	if len(lines) == 1 {
-		return "nothing was changed; " + lines[0]
+	what := "nothing was changed"
+	if p.isPart {
+		what = "this part of the file changed nothing"
 	}
-	return fmt.Sprintf("nothing was changed; %d problems:\n  %s", len(lines), strings.Join(lines, "\n  "))
+	if len(lines) == 1 {
+		return what + "; " + lines[0]
+	}
+	return fmt.Sprintf("%s; %d problems:\n  %s", what, len(lines), strings.Join(lines, "\n  "))
 }

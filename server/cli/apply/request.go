@@ -79,7 +79,7 @@ func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, 
 	case len(p.Errors) == 0:
 		return d, &refusal{err}
 	}
-	problems := Problems{file: r.name}
+	problems := Problems{file: r.name, isPart: r.isPart}
 	for _, e := range p.Errors {
 		problems.problems = append(problems.problems, r.locate(q, e.Field, e.Message))
 	}

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,38 +21,41 @@ type secretLine struct {
 	ExternalID   string `json:"external_id"`
 	Secret       string `json:"secret"`
 
-	name string // in the difference
+	change change
 }
 
-// saveSecrets appends the secrets of subscriptions that are not created yet to a file. end closes the file; if the server has created
-// nothing, end first takes the secrets out again.
-func saveSecrets(name string, made []secretLine) (end func(areUsed bool) error, err error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+// saveSecrets appends the secrets of subscriptions that are not created yet to a file. end closes the file. It first takes out again those
+// that the server does not use.
+func saveSecrets(name string, made []secretLine) (end func(used []secretLine) error, err error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fault.Advise(fmt.Errorf("cannot write secrets: %w", err), "choose another --secrets-file")
 	}
-	var lines bytes.Buffer
 	before, err := readSecrets(file)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if len(before) > 0 && !bytes.HasSuffix(before, []byte("\n")) { // an earlier run could not finish its line
-		lines.WriteString("\n")
-	}
-	end = func(areUsed bool) error {
-		if areUsed {
-			return file.Close()
+	put := func(secrets []secretLine) error { // overwrites before it cuts, so a kill in between loses none of them
+		var lines bytes.Buffer
+		if len(secrets) > 0 && len(before) > 0 && !bytes.HasSuffix(before, []byte("\n")) { // an earlier run could not finish its line
+			lines.WriteString("\n")
 		}
-		return errors.Join(file.Truncate(int64(len(before))), file.Close())
+		for _, one := range secrets {
+			if err := json.NewEncoder(&lines).Encode(one); err != nil { //nolint:gosec // this file is where the secret belongs
+				return err
+			}
+		}
+		_, err := file.WriteAt(lines.Bytes(), int64(len(before)))
+		return cmp.Or(err, file.Truncate(int64(len(before)+lines.Len())), file.Sync())
 	}
-	for _, one := range made {
-		err = errors.Join(err, json.NewEncoder(&lines).Encode(one)) //nolint:gosec // this file is where the secret belongs
+	end = func(used []secretLine) (err error) {
+		if len(used) < len(made) {
+			err = put(used)
+		}
+		return errors.Join(err, file.Close())
 	}
-	if _, failed := file.Write(lines.Bytes()); failed != nil || err != nil {
-		return nil, errors.Join(err, failed, end(false))
-	}
-	if err := file.Sync(); err != nil {
-		return nil, errors.Join(err, end(false))
+	if err := put(made); err != nil {
+		return nil, errors.Join(err, end(nil))
 	}
 	return end, nil
 }
