@@ -14,11 +14,11 @@ import (
 // not advise to make another one, which could not open the signing secrets.
 func TestTheMendOfAKey(t *testing.T) {
 	t.Parallel()
-	const garbage = "hunter2"
+	const garbage, ours = "hunter2", "ours"
 	other := strings.Repeat("ab", 32)
 	for _, tt := range []struct {
 		name       string
-		keyFile    string // its text; empty: there is none
+		keyFile    string // its text; empty: there is none; ours: it stays
 		configured string
 		kind       error
 		says       []string
@@ -28,6 +28,7 @@ func TestTheMendOfAKey(t *testing.T) {
 		{"an empty key file", "\n", "", storage.ErrKey, []string{"DB.key is empty", "restore DB.key with the key that"}},
 		{"the key file of another database", other, "", storage.ErrKey, []string{"needs the key ID", "restore DB.key with the key ID"}},
 		{"a setting with another key", "", other, storage.ErrKey, []string{"needs the key ID", "set encryption.key to the key ID, from your copy"}},
+		{"a setting with another key than the key file", ours, other, storage.ErrKey, []string{"needs the key ID", "remove encryption.key, because DB.key has the key ID"}},
 		{"a setting of zeros", "", strings.Repeat("0", 64), storage.ErrKey, []string{"set encryption.key to the key that"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -36,10 +37,12 @@ func TestTheMendOfAKey(t *testing.T) {
 			_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 			stop()
 			id := keyID(t, path)
-			if err := os.Remove(path + ".key"); err != nil {
-				t.Fatal(err)
+			if tt.keyFile != ours {
+				if err := os.Remove(path + ".key"); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if tt.keyFile != "" {
+			if tt.keyFile != "" && tt.keyFile != ours {
 				if err := os.WriteFile(path+".key", []byte(tt.keyFile), 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -102,11 +102,17 @@ func adviseKey(err error, path, id string, isSet bool) error {
 	if id != "" {
 		which = "the key " + id
 	}
-	if isSet {
+	file, kept := path+disk.Key, keptKey(path+disk.Key, id)
+	_, inFile, _ := findKeyFile(path) // another error matters more
+	switch {
+	case isSet && slices.ContainsFunc(inFile, func(k seal.Key) bool { return k.ID() == id }):
+		return fault.AdviseMissing(err, "remove encryption.key, because %s has %s", file, which)
+	case isSet:
 		return fault.AdviseMissing(err, "set encryption.key to %s, from your copy; a new key cannot open the signing secrets", which)
+	case disk.Exists(kept) && disk.Exists(file): // a Change has moved it there; the key in the file must stay
+		return fault.AdviseMissing(err, "add that key, which was kept when it was replaced: cat %s >> %s", kept, file)
 	}
-	return fault.AdviseMissing(err, "restore %s with %s from your copy, or set encryption.key to it; a new key cannot open the signing secrets",
-		path+disk.Key, which)
+	return fault.AdviseMissing(err, "restore %s with %s from your copy, or set encryption.key to it; a new key cannot open the signing secrets", file, which)
 }
 
 // read returns the configured key, otherwise the keys of the key file. It returns none if neither the database nor
