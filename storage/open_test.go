@@ -203,6 +203,28 @@ func TestRefusedFile(t *testing.T) {
 	})
 }
 
+// TestRefusedFileAfterACrash refuses a file beside the log of a crash. Both must stay as they are.
+func TestRefusedFileAfterACrash(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	storagetest.Publish(t, x.Store, x.Owner, "a")
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.EncryptionKey = strings.Repeat("ab", 32) // another one
+	crashed := map[string]string{}             // as a kill leaves them
+	for _, suffix := range []string{"", "-wal"} {
+		crashed[suffix] = string(must[[]byte](t)(os.ReadFile(x.Path() + suffix)))
+		if err := os.WriteFile(o.Path+suffix, []byte(crashed[suffix]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, o, storage.ErrKey)
+	for suffix, content := range crashed {
+		if after, err := os.ReadFile(o.Path + suffix); err != nil || string(after) != content {
+			t.Errorf("keyhook.db%s has %d bytes, want the %d from before; error %v", suffix, len(after), len(content), err)
+		}
+	}
+}
+
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 

@@ -100,8 +100,13 @@ func (f *File) lockFile() error {
 // identify reads the database before the first write, because it might belong to another application. It checks a file
 // that was left open, and every file before an upgrade.
 func (f *File) identify(ctx context.Context) error {
-	if f.size == 0 {
-		return nil
+	journal, err := fileSize(f.o.Path + disk.Journal)
+	if err != nil || f.size == 0 {
+		return err
+	}
+	options := []string{readOnly} // so the end of the connection does not fold the log of a crash into a file that is refused
+	if journal > 0 {
+		options = nil // SQLite must roll it back first
 	}
 	return f.read(ctx, func(db *sqlx.DB) error {
 		switch {
@@ -111,7 +116,7 @@ func (f *File) identify(ctx context.Context) error {
 			return f.checkFirst(ctx, db)
 		}
 		return nil
-	})
+	}, options...)
 }
 
 // openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to
