@@ -176,6 +176,19 @@ func TestApply(t *testing.T) {
 			t.Errorf("error %v, printed:\n%s", err, printed)
 		}
 	})
+	t.Run("keeps all digits of a number", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		const list = `[123456789012345678901,0.1234567890123456789,1.50,16]`
+		file := strings.ReplaceAll(small, "event_types: [order.*, order.paid]", "filter: [{path: a, op: in, value: "+strings.Replace(list, "16", "0x10", 1)+"}]")
+		if _, err := f.apply(t, file, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Do(t.Context(), "GET", "/api/v1/webhooks/subscriptions/?organization=all", nil)
+		if want := `"value":` + list; err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("error %v, want %s:\n%s", err, want, got)
+		}
+	})
 	t.Run("changes the fields of the file only, if the object was there before", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)

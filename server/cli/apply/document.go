@@ -197,7 +197,12 @@ func toJSON(node *yaml.Node) (any, error) {
 		return list, nil
 	}
 	switch node.Tag {
-	case "!!null", "!!bool", "!!int", "!!float":
+	case "!!int", "!!float":
+		if json.Valid([]byte(node.Value)) {
+			return json.Number(node.Value), nil // with all of its digits
+		}
+		fallthrough
+	case "!!null", "!!bool":
 		var value any
 		err := node.Decode(&value)
 		if _, notJSON := json.Marshal(value); notJSON == nil { // JSON has no infinite number
