@@ -125,10 +125,11 @@ func contents(c backup.Contents) string {
 	return fmt.Sprintf("%s, %s (%d pending)", output.Count(c.Events, "event", "events"), output.Count(c.Deliveries, "delivery", "deliveries"), c.Pending)
 }
 
-// keyPlace says where the encryption key is.
+// keyPlace says where the encryption key is. Without a key file it is a setting, which this command may not have been given.
 func keyPlace(c config.Config) string {
-	if !c.Encryption.Key.IsZero() {
-		return "the setting encryption.key"
+	path, _, err := disk.Resolve(c.Storage.Path)
+	if err == nil && c.Encryption.Key.IsZero() && disk.Exists(path+disk.Key) {
+		return filepath.Base(path) + disk.Key
 	}
-	return filepath.Base(c.Storage.Path) + disk.Key
+	return "the setting encryption.key"
 }

@@ -62,8 +62,15 @@ func TestBackupAndRestore(t *testing.T) {
 	if _, err := run(t, path, database.NewBackup, to); err == nil || !strings.Contains(database.WithMend(err).Error(), "replace it with --force") {
 		t.Errorf("error %v", err)
 	}
+	if err := os.Rename(path+".key", path+".elsewhere"); err != nil { // the server has the setting, and this command does not
+		t.Fatal(err)
+	}
 	if out, err = run(t, path, database.NewBackup, to, "--force"); err != nil {
 		t.Errorf("error %v, output %s", err, out)
+	}
+	contains(t, out, "which is NOT in the copy. Keep the setting encryption.key in another place.")
+	if err := os.Rename(path+".elsewhere", path+".key"); err != nil {
+		t.Fatal(err)
 	}
 	out, err = run(t, path, database.NewRestore, to)
 	if err != nil {
