@@ -106,6 +106,12 @@ func TestOrganizationNamed(t *testing.T) {
 			t.Errorf("got %s", got.Text)
 		}
 	})
+	t.Run("is not ignored if the name of the header is wrong", func(t *testing.T) {
+		got := f.Do(t, "GET /api/v1/whoami/", servertest.Operator, "", "X-Organization", theirs).Want(t, 400, "invalid_parameter")
+		if !strings.Contains(got.Field("detail"), "X-Organization-Id") {
+			t.Errorf("got %s", got.Text)
+		}
+	})
 	t.Run("does not change the plan that applies to a key", func(t *testing.T) {
 		_, key := storagetest.Key(t, f.Store, storagetest.Operator(t, f.Store), access.PlatformActAs)
 		f.Move(t, storagetest.Operator(t, f.Store).Organization.ID, "growth")
