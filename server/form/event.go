@@ -113,7 +113,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 func (f *Form) event() webhook.NewEvent {
 	return webhook.NewEvent{
 		Data: f.Object("data", webhook.MaxEvent), Type: Or(f.EventType("type"), ""),
-		IdempotencyKey: Or(f.Line("idempotency_key", maxIdempotencyKey), ""),
+		IdempotencyKey: Or(f.Line("idempotency_key", maxIdempotencyKey), ""), Path: f.path,
 	}
 }
 

@@ -233,10 +233,12 @@ func TestBatch(t *testing.T) {
 	})
 	t.Run("names the event whose key belongs to another event", func(t *testing.T) {
 		batch(`{"type":"a","data":{},"idempotency_key":"taken"}`).Want(t, 202, "")
-		batch(`{"type":"b","data":{},"idempotency_key":"taken"}`).Want(t, 422, "idempotency_key_reused")
-		got := batch(good+`,{"type":"b","data":{},"idempotency_key":"taken"}`).Want(t, 422, "idempotency_key_reused")
-		if diff := cmp.Diff([]string{"events.1.idempotency_key: idempotency_key_reused"}, got.Fields()); diff != "" {
-			t.Errorf("problems (-want +got):\n%s", diff)
+		const other = `{"type":"b","data":{},"idempotency_key":"taken"}`
+		for events, want := range map[string]string{other: "events.0.idempotency_key", good + "," + other: "events.1.idempotency_key"} {
+			got := batch(events).Want(t, 422, "idempotency_key_reused")
+			if diff := cmp.Diff([]string{want + ": idempotency_key_reused"}, got.Fields()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
 		}
 	})
 	t.Run("refuses a key for the whole batch", func(t *testing.T) {

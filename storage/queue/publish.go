@@ -176,12 +176,8 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 		case err != nil:
 			return fmt.Errorf("look for idempotency key: %w", err)
 		case string(first.Digest) != string(e.Digest[:]):
-			field := "idempotency_key" // as the publisher wrote it
-			if len(events) > 1 {
-				field = fmt.Sprintf("events.%d.%s", i, field)
-			}
 			problems = append(problems, fault.Field{
-				Field: field, Code: "idempotency_key_reused", Message: "This key belongs to another event; use a new one.",
+				Field: e.Path + "idempotency_key", Code: "idempotency_key_reused", Message: "This key belongs to another event; use a new one.",
 			})
 			continue
 		}

@@ -132,7 +132,9 @@ func TestRepeatedPublish(t *testing.T) {
 		if _, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
+		other := eventWithKey("k", `{"n":3}`)
+		other.Path = "events.1."
+		_, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), other})
 		f, ok := fault.As(err)
 		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
 			t.Errorf("got %v", err)

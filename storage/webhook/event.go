@@ -46,7 +46,8 @@ type NewEvent struct {
 	Data           []byte
 	IdempotencyKey string
 	Digest         [32]byte
-	Mark           Mark // the store sets it
+	Path           string // before the names of its fields in problems, such as "events.3."; empty if the body is the event
+	Mark           Mark   // the store sets it
 }
 
 // Mark is what sets an event apart, as it is stored. Zero: nothing.
