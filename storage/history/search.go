@@ -62,7 +62,7 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`},
 	{Type: search.Subscription, By: search.ByStart, Callers: search.Acting,
 		SQL: describedColumns + " FROM subscriptions s INDEXED BY subscriptions_live" + foundSubscriptionJoins + `
-			WHERE s.organization_id = ?3 AND s.deleted_at IS NULL AND instr(lower(s.description), ?8) > 0 LIMIT ?4`},
+			WHERE s.organization_id = ?3 AND s.deleted_at IS NULL AND instr(lower(s.description), lower(?1)) > 0 LIMIT ?4`},
 	{Type: search.Event, By: search.ByID,
 		SQL: foundEventColumns + " FROM events e" + foundEventJoins + `
 			WHERE e.id = ?5 AND e.created_at = ?6 AND ?3 IN (0, e.organization_id) AND e.type NOT IN (SELECT value FROM json_each(?7))`},

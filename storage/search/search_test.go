@@ -18,7 +18,7 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 	older, _ := storagetest.Organization(t, store, "older", "growth", access.RoleOwner)
 	x := storagetest.CustomerOf(t, store)
 	newer, _ := storagetest.Organization(t, store, "newer", "growth", access.RoleOwner)
-	external, description := "shop-1", "Parcels to the warehouse"
+	external, description := "shop-1", "Parcels to the warehouse Übersee"
 	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{ExternalID: &external, Description: &description}); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 		"a subscription, by its external id":     external,
 		"a subscription, by its id":              x.Sub.ID,
 		"a subscription, by the host of its URL": "example.com",
-		"a subscription, by its description":     "the WARE",
+		"a subscription, by its description":     "the WAREhouse Ü",
 		"an event, by its id":                    event.ID,
 		"an event, by its idempotency key":       "order-1001",
 		"an audit event, by its id":              audited.ID,
@@ -51,7 +51,7 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 				t.Errorf("its owner finds %+v", found)
 			}
 			operator := storagetest.Operator(t, store)
-			if found := find(operator); len(found) != 1 && text != "the WARE" || len(found) != 0 && text == "the WARE" {
+			if found := find(operator); len(found) != 1 && text != "the WAREhouse Ü" || len(found) != 0 && text == "the WAREhouse Ü" {
 				t.Errorf("an operator elsewhere finds %+v", found)
 			}
 			operator.Organization = x.Owner.Organization
