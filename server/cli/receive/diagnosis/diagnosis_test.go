@@ -137,6 +137,7 @@ func TestABodyThatWasChanged(t *testing.T) {
 		{"written with spaces", small, `{"id": "evt_01jd3rx1", "data": {"a": 1, "b": "x"}}`, "body_reserialized"},
 		{"its spaces taken out", `{"id": "evt_01jd3rx1", "data": {"a": 1, "b": "x"}}`, small, "body_reserialized"},
 		{"its keys sorted", inOrder, sorted, "body_reserialized"},
+		{"its keys sorted, and it is a test", strings.Replace(inOrder, `"data"`, `"test":true,"data"`, 1), strings.Replace(sorted, `"timestamp"`, `"test":true,"timestamp"`, 1), "body_reserialized"},
 		{"its keys sorted, and with spaces", inOrder, strings.NewReplacer(",", ", ", `":`, `": `).Replace(sorted), "body_reserialized"},
 		{"escaped beyond ASCII", body, strings.NewReplacer("ë", `\u00eb`, "😀", `\ud83d\ude00`).Replace(body), "body_reserialized"},
 		{"escaped for HTML", body, strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`).Replace(body), "body_reserialized"},
