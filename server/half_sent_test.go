@@ -3,8 +3,10 @@ package server_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +46,8 @@ func TestHalfSentBodies(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				} else if took := time.Since(began); response.StatusCode != tt.status || took != tt.after {
 					t.Errorf("%s: status %d after %s, want %d after %s", name, response.StatusCode, took, tt.status, tt.after)
+				} else if text, err := io.ReadAll(response.Body); err != nil || strings.Contains(string(text), "took too long") != (tt.status == 400) {
+					t.Errorf("%s: %s, error %v", name, text, err)
 				}
 				conn.Close()
 			}
