@@ -103,6 +103,22 @@ func TestApplied(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
+	t.Run("is refused with the codes that the description has", func(t *testing.T) {
+		apply(`"plans":[{"name":"used","api_rate_limit_per_minute":10}],"permissions":[{"key":"a:b"}]`)
+		f.Do(t, "PUT "+servertest.Orgs+"user/", host, `{"name":"U","plan":"used"}`).Want(t, 201, "")
+		for body, code := range map[string]string{
+			`{"document":{"event_types":[{"type":"api_key_created","description":"x"}]}}`:        "reserved_type",
+			`{"document":{"permissions":[{"key":"a:b","internal":true}]}}`:                       "fixed",
+			`{"document":{"roles":[{"name":"r","permissions":["a:b"]}]},"prune":true}`:           "pruned",
+			`{"document":{"permissions":[{"key":"a:b"}]},"prune":true}`:                          "in_use",
+			`{"document":{"roles":[{"name":"owner","permissions":[]}]}}`:                         "built_in",
+			`{"document":{"members":[{"organization":"user","user":"user","role":"operator"}]}}`: "unknown_user",
+		} {
+			if got := f.Do(t, "POST /api/v1/apply/", host, body).Want(t, 422, "").Fields(); !strings.HasSuffix(got[0], ": "+code) {
+				t.Errorf("%s: %v", body, got)
+			}
+		}
+	})
 	t.Run("needs platform:read", func(t *testing.T) {
 		f.Do(t, "GET /api/v1/applied/", servertest.Bearer(customer), "").Want(t, http.StatusForbidden, "permission_denied")
 	})

@@ -146,6 +146,9 @@ func TestCatalogue(t *testing.T) {
 	})
 	t.Run("loses a type, and its subscriptions stay", func(t *testing.T) {
 		f.Do(t, "DELETE "+path+"order.paid/", servertest.Operator, "").Want(t, 204, "")
+		if log := f.List(t, servertest.Operator, "/api/v1/audit-events/?target=order.paid").Data; len(log) != 2 {
+			t.Errorf("the audit log has %v", log)
+		}
 		f.Do(t, "DELETE "+path+"order.paid/", servertest.Operator, "").Want(t, 404, "not_found")
 		f.Do(t, "GET "+path+"order.paid/", as, "").Want(t, 404, "not_found")
 		got := f.Do(t, "POST /api/v1/events/", as, `{"type":"order.paid","data":{}}`).Want(t, 202, "")
