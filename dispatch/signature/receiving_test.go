@@ -151,6 +151,12 @@ func TestTheProgramsOfTheDocument(t *testing.T) {
 			}
 			previous := header(signHex(t, otherSecret, now, event("evt_3")), strconv.FormatInt(now, 10))
 			previous.Set("X-Service-Signature-Previous", signHex(t, newSecret, now, event("evt_3")))
+			half, err := net.Dial("tcp", address) // a sender that goes away ends no program
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprint(half, "POST /hook HTTP/1.1\r\nHost: receiver\r\nContent-Length: 9\r\n\r\n{")
+			half.Close()
 			large := `{"id":"evt_4","type":"a","data":{"text":"` + strings.Repeat("x", 255<<10) + `"}}`
 			for _, c := range []struct {
 				name   string
