@@ -73,7 +73,8 @@ func TestBackendPrograms(t *testing.T) {
 }
 
 // TestOutbox runs the outbox of the document on SQLite: while Keyhook cannot be reached, killed, and with a response that is lost after
-// Keyhook has stored the event. Each order is one event in the end, in order. An event that Keyhook refuses does not stop the others.
+// Keyhook has stored the event. Each order is one event in the end, in order. An event that Keyhook refuses does not stop the others, and
+// neither does a customer that has left.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -114,10 +115,11 @@ func TestOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer database.Close()
-	if _, err := database.Exec("INSERT INTO outbox (customer, type, data, key) VALUES ('customer-42', 'Not a type', '{}', 'x')"); err != nil {
+	if _, err := database.Exec(`INSERT INTO outbox (customer, type, data, key)
+		VALUES ('customer-42', 'Not a type', '{}', 'x'), ('customer-41', 'order.created', '{}', 'y')`); err != nil {
 		t.Fatal(err)
 	}
-	run(p.url, "1004", "refused: customer-42 not a type", `sent: customer-42 order.created {"number": 1004}`)
+	run(p.url, "1004", "refused: customer-42 not a type", "waiting: customer-41 http error 404", `sent: customer-42 order.created {"number": 1004}`)
 
 	var list struct{ Data []struct{ ID string } }
 	p.must(t, "GET", "/api/v1/events/?type=order.created&organization=all", nil, &list)
