@@ -101,7 +101,7 @@ func (s *Feeds) openFeed(ctx context.Context, organization int64, id string, r w
 	case !sub.Webhooks:
 		return f, quota.ErrNoWebhooks
 	case sub.ByPerson():
-		return f, fault.New(fault.Conflict, "paused", "A person has paused the subscription, so nobody reads its events. Activate it first.")
+		return f, fault.New(fault.Conflict, "paused", "A person has paused the subscription, so nobody can read its events.")
 	case f.target.Secret.IsZero():
 		return f, fault.New(fault.Conflict, "secret_unusable", "The signing secret cannot be decrypted, so events cannot be signed. Rotate the secret.")
 	}
