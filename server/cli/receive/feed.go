@@ -76,14 +76,20 @@ func (l *listener) readFeed(ctx context.Context) error {
 		}
 		defer remove()
 	} else if o.cursorFile == "" {
-		query.Set("since", time.Now().UTC().Format(time.RFC3339Nano))
+		query = url.Values{"since": {"9999-12-31T23:59:59Z"}} // the end of the feed, whatever the clock of this machine says
 	}
 	cursor, err := os.ReadFile(o.cursorFile)
 	if o.cursorFile != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--cursor-file: %w", err)
 	}
+	at := strings.TrimSpace(string(cursor))
+	if query.Has("since") {
+		if at, err = l.readPage(ctx, query); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(l.notes, "Reading the events of subscription %s from %s. Stop with Ctrl-C.\n\n", output.Escape(o.subscription), output.Escape(o.from))
-	for at := strings.TrimSpace(string(cursor)); ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		if at != "" {
 			query = url.Values{"wait": {"30"}, "after": {at}}
 		}

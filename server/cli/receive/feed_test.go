@@ -91,17 +91,19 @@ func TestListenFromWithItsOwnSubscription(t *testing.T) {
 	}
 }
 
-// TestListenFromNow reads a subscription that exists, without a cursor file.
+// TestListenFromNow reads a subscription that exists, without a cursor file. For the clock of this machine, the event before is
+// of the future, as for a clock that is behind.
 func TestListenFromNow(t *testing.T) {
 	t.Parallel()
 	f := servertest.Start(t)
 	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	f.Do(t, "POST /api/v1/webhooks/subscriptions/", servertest.Bearer(token), `{"url":null,"event_types":["a"],"external_id":"mine"}`).Want(t, 201, "")
-	before := storagetest.Publish(t, f.Store, owner, "a").ID
+	storagetest.Publish(t, f.Store, owner, "a")
+	storagetest.Exec(t, f.Store, "UPDATE events SET created_at = created_at + 3600000")
 	l := startCommand(t, "Reading the events of subscription mine", "--from", f.URL, "--token", token.Reveal(), "--subscription", "mine")
 	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
 	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
-	if code := l.stop(); code != 0 || strings.Contains(l.out.String(), before) || strings.Count(l.out.String(), "response 204 after") != 2 {
+	if code := l.stop(); code != 0 || strings.Count(l.out.String(), "response 204 after") != 2 {
 		t.Errorf("exit code %d: %s%s", code, l.out.String(), l.errs.String())
 	}
 }
