@@ -113,14 +113,17 @@ func (c *call) requireMemory() {
 	}
 }
 
-// beginResponse forgets what a stream has brought: header fields, the path, the query, the credential, and the part of the body that
-// nobody has read.
+// beginResponse forgets what a stream has brought: header fields, the path, the query, and the part of the body that nobody has read. A
+// credential that is not valid goes, too. A long response checks the other ones again.
 func (c *call) beginResponse() {
 	c.requireMemory()
 	r := c.Request
 	_ = r.Body.Close() // it always succeeds
 	r.Header, r.Trailer, r.URL, r.RequestURI, r.Host = nil, nil, nil, "", ""
-	c.Path, c.Query, c.run.Presented = exchange.Path{}, form.Query{}, credential.Presented{}
+	c.Path, c.Query = exchange.Path{}, form.Query{}
+	if !c.run.Authenticated {
+		c.run.Presented = credential.Presented{}
+	}
 }
 
 // finishStream waits until the client has taken the response. net/http would do so after the memory is released.

@@ -455,35 +455,45 @@ func TestCSVThatFails(t *testing.T) {
 // TestARevokedKeyReadsNoMoreCSV revokes a key that reads the usage of 10,000 keys slowly.
 func TestARevokedKeyReadsNoMoreCSV(t *testing.T) {
 	t.Parallel()
-	f := servertest.Start(t)
-	p, _ := storagetest.Organization(t, f.Store, "a", "enterprise", access.RoleOwner)
-	key, credential := storagetest.Key(t, f.Store, p, access.APIKeysRead)
-	storagetest.Exec(t, f.Store, `
-		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
-		INSERT INTO api_keys (public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, metadata, allowed_networks)
-		SELECT 'key_' || ?1 || '_' || i, ?1, ?2, 'key', 'events:read', randomblob(32), 'svc_' || i, i, 1, '{}', '' FROM n`, p.Organization.RowID, p.User.RowID)
-	storagetest.Exec(t, f.Store, `
-		INSERT INTO key_days SELECT k.id, ?1 - d.value, 1, 1, 1 FROM api_keys k, json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]') d`, time.Now().Unix()/86400)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+usageOfKeys, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", servertest.APIKey(credential))
-	r.Header.Set("Accept", "text/csv")
-	response, err := f.Client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body := bufio.NewReader(response.Body)
-	if _, err := body.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Store.Directory.RevokeKey(t.Context(), p.Actor("", ""), p.Organization.RowID, key.ID); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := io.ReadAll(body)
-	if rows := strings.Count(string(rest), "\n"); err == nil || rows > 100_000 {
-		t.Errorf("the revoked key has read %d of 200,000 rows more, error %v", rows, err)
+	for protocol, isStream := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run("over "+protocol, func(t *testing.T) {
+			t.Parallel()
+			f := servertest.Build(t)
+			listening := httptest.NewUnstartedServer(f.Server)
+			listening.EnableHTTP2 = isStream
+			listening.StartTLS()
+			defer listening.Close()
+			p, _ := storagetest.Organization(t, f.Store, "a", "enterprise", access.RoleOwner)
+			key, credential := storagetest.Key(t, f.Store, p, access.APIKeysRead)
+			storagetest.Exec(t, f.Store, `
+				WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+				INSERT INTO api_keys (public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, metadata, allowed_networks)
+				SELECT 'key_' || ?1 || '_' || i, ?1, ?2, 'key', 'events:read', randomblob(32), 'svc_' || i, i, 1, '{}', '' FROM n`, p.Organization.RowID, p.User.RowID)
+			storagetest.Exec(t, f.Store, `
+				INSERT INTO key_days SELECT k.id, ?1 - d.value, 1, 1, 1
+				FROM api_keys k, json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]') d`, time.Now().Unix()/86400)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, listening.URL+usageOfKeys, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", servertest.APIKey(credential))
+			r.Header.Set("Accept", "text/csv")
+			response, err := listening.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body := bufio.NewReader(response.Body)
+			if _, err := body.ReadString('\n'); err != nil || response.Proto != protocol {
+				t.Fatal(response.Proto, err)
+			}
+			if err := f.Store.Directory.RevokeKey(t.Context(), p.Actor("", ""), p.Organization.RowID, key.ID); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(body)
+			if rows := strings.Count(string(rest), "\n"); err == nil || rows > 100_000 {
+				t.Errorf("the revoked key has read %d of 200,000 rows more, error %v", rows, err)
+			}
+		})
 	}
 }
