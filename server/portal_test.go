@@ -254,8 +254,10 @@ func TestALinkEndsNoOtherSession(t *testing.T) {
 			isIn(b, other.Home.ID)
 			open(b, secret, `,"dry_run":true`).Want(t, 200, "")
 			isIn(b, other.Home.ID)
+			cookie := []string{"Cookie", "keyhook_session=" + b.cookies(t)[0].Value}
 			open(b, secret, `,"replace":true`).Want(t, 201, "")
 			isIn(b, owner.Home.ID)
+			f.Do(t, "GET "+sessionPath, "", "", cookie...).Want(t, 401, "invalid_session")
 		}
 	})
 	t.Run("nor that of the same user in another organization", func(t *testing.T) {

@@ -42,13 +42,15 @@ func (h *handlers) createSession(c *call) error {
 	if isDry {
 		return h.readCaller(&c.Exchange)
 	}
-	if c.run.Kind == credential.Link && !replaces {
-		if err := h.refuseReplacement(c); err != nil {
-			return err
-		}
+	other, err := h.otherSession(c, replaces)
+	if err != nil {
+		return err
 	}
 	minted := access.MintSession()
 	session, err := h.startSession(c, minted)
+	if err == nil && other.Session != nil {
+		err = h.options.Store.EndSession(c.Request.Context(), other, other.Actor(c.ClientIP(), c.ID))
+	}
 	if err != nil {
 		return err
 	}
@@ -61,24 +63,25 @@ func (h *handlers) createSession(c *call) error {
 	return c.Created("/api/v1/session/", body)
 }
 
-// refuseReplacement refuses a link if the browser has a session of somebody else. Anybody can send a link of their own, and what is done
-// after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
-func (h *handlers) refuseReplacement(c *call) error {
+// otherSession returns the principal of the session of somebody else that a link replaces; without a session if there is none. It refuses the
+// link unless it may replace that: anybody can send a link of their own, and what is done after it belongs to the sender. A customer with a new
+// link is not somebody else.
+func (h *handlers) otherSession(c *call, replaces bool) (other access.Principal, err error) {
 	present := check.Run{Presented: h.reader.Read(c.Request, false), Last: access.CheckLookUp}
-	if present.Kind != credential.Session {
-		return nil
+	if c.run.Kind != credential.Link || present.Kind != credential.Session {
+		return other, nil
 	}
 	present.Organizations = nil // the session itself counts, wherever the page acts
-	switch err := h.checker.Check(c.Request.Context(), &present); {
+	switch err = h.checker.Check(c.Request.Context(), &present); {
 	case fault.KindOf(err) == fault.Unavailable:
-		return err
-	case err != nil: // the session has ended
-		return nil
-	case present.Principal.User.ID == c.Principal.User.ID && present.Principal.Home.ID == c.Principal.Home.ID:
-		return nil
+		return other, err
+	case err != nil, present.Principal.User.ID == c.Principal.User.ID && present.Principal.Home.ID == c.Principal.Home.ID:
+		return other, nil // the session has ended, or it is of the same one
+	case !replaces:
+		return other, fault.New(fault.Conflict, "signed_in_as_other",
+			"This browser is signed in as somebody else. Ask the person, and send replace: true to end that session; dry_run: true says who the link signs in.")
 	}
-	return fault.New(fault.Conflict, "signed_in_as_other",
-		"This browser is signed in as somebody else. Ask the person, and send replace: true to end that session; dry_run: true says who the link signs in.")
+	return present.Principal, nil
 }
 
 // presentSession reads the credential in the body: a token or a link. A dry run only says who would be signed in. replaces lets a link end
