@@ -83,7 +83,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("a token whose key is known has waited %s for the issuer", time.Since(at))
 		}
 		wg.Wait()
-		if n := i.requests(keysPath); n != 3 { // the second is the one that passed the request on
+		if n := i.requests(discoveryPath); n != 3 { // the second is the one that passed the request on
 			t.Errorf("asked %d times", n)
 		}
 	})

@@ -314,6 +314,21 @@ func TestSignInWithAPoorIssuer(t *testing.T) {
 			}
 		}
 	})
+	t.Run("that has moved its endpoints", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			l := newLogin(t, clientSecret, "client_secret_basic")
+			l.begin(t)
+			l.issuer.mu.Lock()
+			l.discovery["authorization_endpoint"] = "https://login.example.com/moved"
+			l.issuer.mu.Unlock()
+			time.Sleep(5 * time.Minute)
+			if to, _, err := l.Begin("/console/"); err != nil || !strings.HasPrefix(to, "https://login.example.com/moved?") {
+				t.Errorf("the browser is sent to %s, error %v", to, err)
+			}
+			l.verifier.stop()
+		})
+	})
 	for name, tt := range map[string]struct {
 		answer http.HandlerFunc
 		code   string

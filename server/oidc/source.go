@@ -36,7 +36,6 @@ const minRSA = 2048
 type source struct {
 	issuer string
 	client *http.Client              // any goroutine may use it
-	keys   string                    // the URL of the keys; empty until discovery
 	signIn atomic.Pointer[endpoints] // any goroutine may read it; nil until discovery
 }
 
@@ -63,18 +62,16 @@ func newSource(o Options) source {
 	}}
 }
 
-// fetch returns the keys of the issuer. It discovers their URL first if that is unknown or failed last time.
+// fetch returns the keys of the issuer. It reads the discovery document each time: the issuer may change its URLs.
 func (s *source) fetch(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no response within %s", fetchTime))
 	defer cancel()
-	if s.keys == "" {
-		if s.keys, err = s.discover(ctx); err != nil {
-			return nil, fmt.Errorf("cannot discover the keys: %w", err)
-		}
+	address, err := s.discover(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot discover the keys: %w", err)
 	}
-	if keys, err = s.download(ctx); err != nil {
-		err = fmt.Errorf("cannot get the keys from %s: %w", s.keys, err)
-		s.keys = "" // the keys may have moved
+	if keys, err = s.download(ctx, address); err != nil {
+		err = fmt.Errorf("cannot get the keys from %s: %w", address, err)
 	}
 	return keys, err
 }
@@ -94,11 +91,11 @@ func (s *source) discover(ctx context.Context) (string, error) {
 
 // download returns the keys that can verify signatures. The set may contain other keys (RFC 7517 section 5). An empty result
 // that is not nil comes with an error: the issuer has removed all of its keys.
-func (s *source) download(ctx context.Context) ([]jose.JSONWebKey, error) {
+func (s *source) download(ctx context.Context, address string) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := s.get(ctx, s.keys, &set); err != nil {
+	if err := s.get(ctx, address, &set); err != nil {
 		return nil, err
 	}
 	keys := []jose.JSONWebKey{}
