@@ -1,7 +1,7 @@
 // Who is signed in, and the organization in which the page acts.
 import { setPortal, named } from './ui/html.js';
 import { api, ApiError, actIn, onSignedOut } from './api.js';
-import { place } from './router.js';
+import { href, place } from './router.js';
 import { settings } from './settings.js';
 import { refusals } from './shell/refusals.js';
 import { announceNextPage } from './ui/page.js';
@@ -38,6 +38,9 @@ export const said = (text) => (isOperator() ? text : named(text).replace(/needs 
 
 // isShown reports whether somebody sees a page. A portal link shows the pages that the host has chosen. The overview is about subscriptions.
 export const isShown = ({ path, needs }) => can(needs) && (!session.get().portal || settings.portal.includes(path.split('/')[1] || 'subscriptions'));
+
+// linkTo returns the URL of a page; undefined if somebody does not see it.
+export const linkTo = (path, needs, query) => (isShown({ path, needs }) ? href(path, query) : undefined);
 
 // actsEverywhere reports whether somebody may act in all organizations, whoever belongs to them.
 export const actsEverywhere = () => {

@@ -286,6 +286,7 @@ func TestPortalPages(t *testing.T) {
 	}
 	s := start(t, "KEYHOOK_CONSOLE_PORTAL_PAGES=keys,audit", "KEYHOOK_CONSOLE_LOGO_FILE="+logo)
 	acme := s.customer(t, "Acme")
+	hidden, shown := acme.subscribe(t, object{"url": "https://example.com/", "is_active": false}), acme.create(t, "/api/v1/api-keys/", object{"name": "ci", "scope": "events:read"})
 	p := open(t, s.base)
 	p.visit(s.portalLink(t, acme, "owner"))
 	p.expectPath("/console/keys/")
@@ -301,10 +302,47 @@ func TestPortalPages(t *testing.T) {
 	}
 	p.visit("/console/keys/new/")
 	p.expectElement("textbox", "Name")
+	for _, id := range []string{shown, hidden} {
+		p.visit("/console/audit/?id=" + acme.firstOf(t, "/api/v1/audit-events/?target="+id))
+		p.in("region", "Entry").expect(id)
+	}
+	p.goneElement("link", hidden)
 	o := open(t, s.base)
 	o.signIn(operatorToken)
 	o.visit("/console/?org=" + acme.id)
 	o.in("navigation", "Pages").expect("Events")
+}
+
+// TestAPortalWithoutEvents leads to no page of events. In the same tab, the portal of another customer begins with its own first steps.
+func TestAPortalWithoutEvents(t *testing.T) {
+	t.Parallel()
+	s, r := start(t, "KEYHOOK_CONSOLE_PORTAL_PAGES=subscriptions"), receive(t)
+	acme, other := s.customer(t, "Acme"), s.customer(t, "Other")
+	id := acme.subscribe(t, object{"url": r.url("hook"), "audit_events": false}) // a failing one has no first steps
+	other.subscribe(t, object{"url": r.url("other")})
+	var attempt struct {
+		ID    string
+		Event string `json:"event_id"`
+	}
+	r.answer("hook", http.StatusInternalServerError, "")
+	acme.must(t, "POST", "/api/v1/webhooks/subscriptions/"+id+"/test/", object{}, &attempt)
+	p := open(t, s.base)
+	p.visit(s.portalLink(t, acme, "customer"))
+	p.expect("The last test failed.")
+	p.goneElement("link", "See why")
+	p.visit("/console/subscriptions/" + id + "/?attempt=" + attempt.ID)
+	p.in("region", "Attempt").expect(attempt.Event)
+	p.in("region", "Attempt").goneElement("link", attempt.Event)
+
+	r.answer("hook", http.StatusNoContent, "")
+	p.visit("/console/")
+	acme.publish(t, "order.paid", object{})
+	p.expect("order.paid has arrived.")
+	p.goneElement("link", "order.paid")
+	p.allow(http.StatusConflict, "/api/v1/session/")
+	p.visit(s.portalLink(t, other, "customer"))
+	p.in("dialog", "Sign in with this link?").click("button", "Use the link")
+	p.expect("Step 2 Send a test")
 }
 
 // firstOf returns the id of the first item of a list.

@@ -9,7 +9,7 @@ import { number, TimeAndAge } from '../ui/time.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
-import { isOperator, session } from '../session.js';
+import { isOperator, linkTo, session } from '../session.js';
 import { paths } from '../paths.js';
 import { isAuditEntry, Sentence } from './audit/words.js';
 import { Deliveries } from './event/deliveries.js';
@@ -64,7 +64,8 @@ function About({ event }) {
   return html`<${Facts} across items=${[
     ['Id', html`<${Id} value=${event.id} />`],
     ['Published', html`<${TimeAndAge} value=${event.timestamp} />`],
-    entry && ['Audit log', html`<a href=${href(paths.audit, { type: event.type, target: entry.target.id })}><${Sentence} entry=${entry} /></a>`],
+    entry && ['Audit log', html`<a href=${linkTo(paths.audit, 'audit:read', { type: event.type, target: entry.target.id })}>
+      <${Sentence} entry=${entry} /></a>`],
     event.test && ['Kind', 'A test of one subscription. Tests are not repeated.'],
     event.idempotency_key !== null && ['Idempotency key', html`<${Id} value=${event.idempotency_key} />`],
     isOperator() && ['Organization', html`<a href=${href(paths.organization(event.organization_id), { org: '' })}>

@@ -10,7 +10,7 @@ import { count } from '../ui/time.js';
 import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
-import { can, isOperator, session } from '../session.js';
+import { isOperator, linkTo, session } from '../session.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 
@@ -71,7 +71,7 @@ function Answer({ published: { id, type, deliveries, held, notice } }) {
   const see = html`<div class="row"><${LinkButton} kind="primary" href=${href(paths.event(id))}>${deliveries ? 'See it arrive' : 'Show the event'}<//></div>`;
   if (notice === 'no_subscription') {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>No subscription wants the type <code>${type}</code>.</p>
-      <div class="row">${can('webhooks:write') && html`<${LinkButton} href=${href(paths.subscriptionNew)}>New subscription<//>`}</div>${see}<//>`;
+      <div class="row"><${LinkButton} href=${linkTo(paths.subscriptionNew, 'webhooks:write')}>New subscription<//></div>${see}<//>`;
   }
   if (notice === 'unknown_type') {
     return html`<${Bar} tone="warning" title=${`Published for ${count(deliveries, 'subscription')}`}>

@@ -11,7 +11,7 @@ import { Usage } from '../ui/usage.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
-import { can, useSession } from '../session.js';
+import { can, linkTo, useSession } from '../session.js';
 import { paths } from '../paths.js';
 import { KeyStatus, Creator, NoPlan } from './keys.js';
 import { Scope } from './key/scope.js';
@@ -90,6 +90,8 @@ function AboutKey({ apiKey: k, checks }) {
   ]} />`;
 }
 
+const audit = (query) => linkTo(paths.audit, 'audit:read', query);
+
 // History is what was done to the key. What was done with it is in the audit log.
 function History({ apiKey: { id } }) {
   const list = useList('/audit-events/', { target: id });
@@ -98,8 +100,8 @@ function History({ apiKey: { id } }) {
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
     { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
   ];
-  return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>
-    <${Table} label="History" list=${list} columns=${columns} skeleton=${2} href=${(e) => href(paths.audit, { target: id, id: e.id })}
+  return html`<${Section} title="History" actions=${audit() && html`<a href=${audit({ actor: id })}>Changes made with this key</a>`}>
+    <${Table} label="History" list=${list} columns=${columns} skeleton=${2} href=${(e) => audit({ target: id, id: e.id })}
       empty=${html`<p class="quiet">Nothing in the audit log. A key that replaces another one begins in the history of the other.</p>`} /><//>`;
 }
 

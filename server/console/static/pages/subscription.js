@@ -12,7 +12,7 @@ import { Time, number } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate, place, useQuery } from '../router.js';
-import { can, isShown } from '../session.js';
+import { can, linkTo } from '../session.js';
 import { paths } from '../paths.js';
 import { Activity } from './subscription/activity.js';
 import { Settings } from './subscription/settings.js';
@@ -135,8 +135,7 @@ const About = ({ subscription: s }) => html`
     ['Id', html`<${Id} value=${s.id} />`],
     ['Event types', html`<${Tags} values=${s.event_types} most=${4} none="All" wrap />`],
     ...facts(s),
-    ['Waiting', html`<a href=${isShown({ path: paths.events, needs: 'events:read' })
-      ? href(paths.events, { state: 'pending', subscription: s.id }) : undefined}>${number(s.pending_deliveries)}</a>`],
+    ['Waiting', html`<a href=${linkTo(paths.events, 'events:read', { state: 'pending', subscription: s.id })}>${number(s.pending_deliveries)}</a>`],
     ['Last delivered', html`<${Time} value=${s.last_success_at} none="Never" />`],
   ]} />`;
 

@@ -1,7 +1,7 @@
 // The entries of the audit log in words.
 import { html, cx, named } from '../../ui/html.js';
 import { href } from '../../router.js';
-import { can, isOperator, itself as ours } from '../../session.js';
+import { isOperator, itself as ours, linkTo } from '../../session.js';
 import { paths } from '../../paths.js';
 
 // The types of entries by what they are about, and what they say around the name of the target: before it, or with … in its place.
@@ -83,9 +83,9 @@ export const isAuditEntry = ({ type, data }) => type in types && Boolean(data?.a
 // hrefOf is the page of a thing, or undefined without a page for it.
 export function hrefOf({ type, id }) {
   switch (type) {
-    case 'api_key': return can('api_keys:read') ? href(paths.key(id)) : undefined;
-    case 'subscription': return can('webhooks:read') ? href(paths.subscription(id)) : undefined;
-    case 'event': return can('events:read') ? href(paths.event(id)) : undefined;
+    case 'api_key': return linkTo(paths.key(id), 'api_keys:read');
+    case 'subscription': return linkTo(paths.subscription(id), 'webhooks:read');
+    case 'event': return linkTo(paths.event(id), 'events:read');
     case 'organization': case 'user': case 'plan': case 'role': case 'permission':
       return isOperator() && id ? href(paths[type](id)) : undefined;
     case 'event_type': return isOperator() ? href(paths.eventType(id)) : undefined;

@@ -4,13 +4,14 @@ import { Section } from '../../ui/page.js';
 import { Address, Badge } from '../../ui/badge.js';
 import { Code } from '../../ui/code.js';
 import { Icon } from '../../ui/icon.js';
+import { LinkButton } from '../../ui/button.js';
 import { Empty, Loading } from '../../ui/state.js';
 import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
 import { More } from '../../ui/table.js';
 import { useList, useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
-import { href, inPlace, useQuery } from '../../router.js';
-import { can } from '../../session.js';
+import { inPlace, useQuery } from '../../router.js';
+import { can, linkTo } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
 import { mendOf, plain, wordsOf } from '../subscription/mend.js';
@@ -32,7 +33,7 @@ export function Deliveries({ event, reasons, isLive, onChanged }) {
       <ul class="deliveries" aria-label="Deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
     ${rows.length === 0 && !reasons.more.hasMore
       && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
-      ${can('webhooks:write') && html`<a class="button" href=${href(paths.subscriptionNew)}>New subscription</a>`}<//>`}
+      <${LinkButton} href=${linkTo(paths.subscriptionNew, 'webhooks:write')}>New subscription<//><//>`}
     ${absent.length > 0 && html`<${Absent} rows=${absent} isOpen=${sent.length === 0} ...${parts} />`}
     <${More} list=${reasons} />`;
 }
@@ -87,7 +88,7 @@ function Verdict({ verdict }) {
 function Host({ reason: r, known }) {
   if (!can('webhooks:read')) return html`<bdi class="grow cut strong">${r.url_host || 'Feed'}</bdi>`;
   const subscription = known.get(r.subscription_id);
-  return html`<a class="grow cut" href=${href(paths.subscription(r.subscription_id))} title=${subscription?.url ?? r.subscription_id}>
+  return html`<a class="grow cut" href=${linkTo(paths.subscription(r.subscription_id), 'webhooks:read')} title=${subscription?.url ?? r.subscription_id}>
     ${subscription ? html`<${Address} url=${subscription.url} />` : html`<bdi class="strong">${r.url_host || 'Feed'}</bdi>`}</a>`;
 }
 
@@ -121,7 +122,7 @@ const Answer = ({ attempt: a, isOpen }) => html`<div class="stack tight answer">
   <${Code} label="Answer of the receiver" text=${a.response_body} pretty
     empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
   ${isOpen && a.response_status && html`<${LoadedHeaders} attempt=${a} />`}
-  <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
+  <div class="row"><${LinkButton} href=${linkTo(paths.subscription(a.subscription_id), 'webhooks:read', { attempt: a.id })}>Request as sent<//></div>
 </div>`;
 
 // LoadedHeaders are the response headers of an attempt of a list, which does not have them.

@@ -1,13 +1,14 @@
 // The advice of an explanation as a button: it asks with the number that it concerns, and does it.
 import { html, named, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
+import { LinkButton } from '../../ui/button.js';
 import { ErrorBar } from '../../ui/state.js';
 import { Tag } from '../../ui/badge.js';
 import { Time, count } from '../../ui/time.js';
 import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href } from '../../router.js';
-import { can, isOperator } from '../../session.js';
+import { can, isOperator, linkTo } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Resume } from '../subscription/dialogs.js';
 import { Recover } from '../subscription/recover.js';
@@ -34,7 +35,7 @@ export function Mend({ reason, event, onDone }) {
     return isOperator() ? html`<a class="button" href=${href(paths.organization(event.organization_id), { org: '' })}>Change the plan</a>`
       : html`<span class="quiet small">The provider of this service can change the plan.</span>`;
   }
-  if (action === 'test') return html`<a class="button" href=${href(paths.subscription(reason.subscription_id))}>Send test again</a>`;
+  if (action === 'test') return html`<${LinkButton} href=${linkTo(paths.subscription(reason.subscription_id), 'webhooks:read')}>Send test again<//>`;
   const [text, needs, Open] = (mends[action] ?? []).map(named);
   if (!Open) return null;
   if (!can(needs)) {

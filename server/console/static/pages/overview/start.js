@@ -9,7 +9,7 @@ import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, navigate } from '../../router.js';
 import { settings } from '../../settings.js';
-import { can, session } from '../../session.js';
+import { can, linkTo, session } from '../../session.js';
 import { paths } from '../../paths.js';
 import { AddressField, bodyOf, empty } from '../subscription/fields.js';
 import { Programs } from '../subscription/programs.js';
@@ -24,16 +24,18 @@ const steps = [
   ['Publish an event', 'Watch it arrive. After that, your application does this.', link('Publish an event', paths.eventNew, 'events:write')],
 ];
 
+const eventOf = ({ id }) => linkTo(paths.event(id), 'events:read');
+
 // stepsOfPortal are those of a customer: the product publishes the events. made is an endpoint whose secret is shown.
 const stepsOfPortal = ({ endpoint, test, event } = {}, form, secret) => [
   ['Add an endpoint', endpoint ? html`Events go to <a href=${href(paths.subscription(endpoint.id))}><bdi>${endpoint.url}</bdi></a>.`
     : 'Your server gets events of all types, until you choose some.',
     session.get().me.plan.webhooks ? () => null : link('Add endpoint', paths.subscriptionNew, 'webhooks:write'), secret ?? (!endpoint && form)],
-  ['Send a test', test && !test.states.delivered ? html`The last test failed. <a href=${href(paths.event(test.id))}>See why</a>`
+  ['Send a test', test && !test.states.delivered ? html`The last test failed. ${eventOf(test) && html`<a href=${eventOf(test)}>See why</a>`}`
     : 'See what your server answers, before the first event.',
     (kind) => endpoint && !secret && can('webhooks:write') && html`<${Test} kind=${kind} subscription=${endpoint} />`,
     endpoint && html`<details class="more-options"><summary>A receiver for your server</summary><${Programs} /></details>`],
-  ['Wait for the first event', event ? html`<a href=${href(paths.event(event.id))}>${event.type}</a> has arrived.`
+  ['Wait for the first event', event ? html`<a href=${eventOf(event)}>${event.type}</a> has arrived.`
     : html`<bdi>${settings.name}</bdi> sends it when something happens. This page shows when it arrives.`, () => null],
 ];
 

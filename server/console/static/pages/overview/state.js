@@ -44,19 +44,20 @@ function useSteps(query) {
   return known;
 }
 
-let arrived = false; // an event has, and a session of a portal stays in one organization
+let arrived = ''; // the organization in which an event has
 
 // readArrivals returns what useSteps tells, then the newest subscription with an address, the last test, and the last event that arrived.
 // It tells null where nobody may know, and where nothing has an address but feeds are read.
 async function readArrivals(signal) {
-  if (arrived || !can('events:read')) return [null, null];
+  const { id } = session.get().me.organization;
+  if (arrived === id || !can('events:read')) return [null, null];
   const list = async (path, query) => (await api.get(path, { signal, query })).data;
   const [subscriptions, events, [event]] = await Promise.all([list('/webhooks/subscriptions/'), list('/events/', { audit_events: false }),
     list('/events/', { audit_events: false, state: 'delivered', limit: 1 })]);
   const endpoint = subscriptions.find((s) => s.url), test = events.find((e) => e.test);
-  arrived = Boolean(event);
+  arrived = event ? id : '';
   if (!endpoint && subscriptions.length) return [null, null];
-  return [arrived || test?.states.delivered > 0, arrived, { endpoint, test, event }];
+  return [Boolean(event) || test?.states.delivered > 0, Boolean(event), { endpoint, test, event }];
 }
 
 // readInstance reads the list of waiting deliveries only while something is wrong with them.

@@ -13,7 +13,7 @@ import { Time, WithTimes, duration, TimeAndAge } from '../../ui/time.js';
 import { usePoll } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, place, useQuery } from '../../router.js';
-import { can } from '../../session.js';
+import { can, linkTo } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend } from '../event/mend.js';
 import { mendOf, plain, verdicts, wordsOf } from './mend.js';
@@ -70,7 +70,7 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
         ['Started', html`<${Time} value=${attempt.attempted_at} form="exact" />`],
         ['Duration', attempt.outcome === 'sending' ? 'In progress' : duration(attempt.duration_ms)],
         ['Next attempt', attempt.next_attempt_at && html`<${TimeAndAge} value=${attempt.next_attempt_at} />`],
-        ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
+        ['Event', html`<${Id} value=${attempt.event_id} href=${linkTo(paths.event(attempt.event_id), 'events:read')} />`],
         ['Attempt', html`<${Id} value=${attempt.id} />`],
       ]} />
       <${Request} attempt=${attempt} />`}
