@@ -13,11 +13,13 @@ import (
 
 // How often the issuer is asked for its keys. A key that the issuer removes is accepted for refreshInterval at most, or
 // until the issuer responds again. The first token that names a new key makes Run ask again, at most once in
-// tryInterval. Before the first response, the interval is firstInterval, because issuer and server often start together.
+// tryInterval. Before the first response, the interval is firstInterval, because issuer and server often start together. Callers who
+// want a key within shareInterval after a response have waited for it.
 const (
 	refreshInterval = 5 * time.Minute
 	tryInterval     = 30 * time.Second
 	firstInterval   = 5 * time.Second
+	shareInterval   = time.Second
 )
 
 // keySet contains the keys of the issuer. Only Run asks the issuer, so callers who want an unknown key at the same time wait for
@@ -105,16 +107,18 @@ func (v *Verifier) Run(ctx context.Context) error {
 	var allowed time.Time // when a token may cause the next request
 	for {
 		var waiting chan struct{}
+		pause := shareInterval
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		case waiting = <-v.keys.wanted:
+			pause = tryInterval
 		}
 		if waiting == nil || !time.Now().Before(allowed) {
 			again := v.refresh(ctx)
 			timer.Reset(again)
-			allowed = time.Now().Add(min(again, tryInterval))
+			allowed = time.Now().Add(min(again, pause))
 		}
 		if waiting != nil {
 			close(waiting)

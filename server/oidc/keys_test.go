@@ -47,19 +47,29 @@ func TestKeys(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 	})
+	inBubble(t, "a new key counts also if the issuer was asked just before it had the key", func(t *testing.T, i *issuer, v verifier) {
+		v.want(t, i.token(keys().ed).encode(t), "")
+		time.Sleep(5*time.Minute + 2*time.Second)
+		i.publish(keys().ed, keys().ecdsa)
+		if n := i.requests(keysPath); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+		v.want(t, i.token(keys().ecdsa).encode(t), "")
+	})
 	inBubble(t, "tokens with unknown keys cause at most one request to the issuer in 30 seconds", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
+		time.Sleep(30 * time.Second)
 		began := time.Now()
 		for n := range 600 { // a minute of them
 			v.want(t, i.token(renamed(fmt.Sprint("x", n))).encode(t), "invalid_key")
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := i.requests(keysPath); n != 2 || time.Since(began) < time.Minute {
+		if n := i.requests(keysPath); n != 3 || time.Since(began) < time.Minute { // at the start, and twice
 			t.Errorf("asked %d times in %s", n, time.Since(began))
 		}
 		time.Sleep(30 * time.Second)
 		v.want(t, i.token(renamed("y")).encode(t), "invalid_key")
-		if n := i.requests(keysPath); n != 3 {
+		if n := i.requests(keysPath); n != 4 {
 			t.Errorf("asked %d times", n)
 		}
 	})
