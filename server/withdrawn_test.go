@@ -244,6 +244,9 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 			if diff := cmp.Diff(before, w.changes(t)); diff != "" {
 				t.Errorf("something was written (-before +after):\n%s", diff)
 			}
+			if strings.Contains(w.Log.String(), `"user":""`) {
+				t.Error("the log does not name the user")
+			}
 		})
 	}
 }

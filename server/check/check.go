@@ -18,7 +18,6 @@ import (
 
 // checks lists the checks of a credential in the order in which they are made. The first one that fails decides the
 // response. A request that fails before the rate limit does not count against it.
-//
 // This list is the only one. Requests, forward authentication, verify and explain all run it with Checker.Check.
 var checks = [access.CheckPassed]func(*Checker, context.Context, *Run) error{
 	access.CheckParse:        (*Checker).parsed,       // 401: the credential has no valid form; 429: too many failures from this address
@@ -379,15 +378,16 @@ var malformed = map[credential.Kind]error{
 
 const freshFor = time.Second // a passed check holds so long, unless a principal changes; the credential may expire meanwhile
 
-// Recheck makes the checks again after a part of the request that took time, such as its body. Meanwhile the credential may have
-// been revoked or may have expired, and its user may have lost the role. The request was counted by Check, so Recheck counts
-// nothing. If no principal has changed, it costs the comparison of a number and of the time.
+// Recheck makes the checks again after a part of the request that took time, such as its body, because the credential may be withdrawn.
+// The request was counted by Check, so Recheck counts nothing. If no principal has changed, it costs the comparison of two numbers.
 func (k *Checker) Recheck(ctx context.Context, c *Run) error {
 	if c.generation == k.store.PrincipalGeneration() && time.Since(c.foundAt) < freshFor {
 		return nil
 	}
 	c.At = access.CheckLookUp
+	before := c.Principal
 	if err := k.findPrincipal(ctx, c); err != nil {
+		c.Principal = before // so that the log names it
 		return err
 	}
 	for _, c.At = range [...]access.Check{access.CheckPlan, access.CheckOrganization, access.CheckPermission} {
