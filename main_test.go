@@ -220,13 +220,13 @@ var budget = map[string]int{
 	"dispatch/sender":              470,
 	"dispatch/signature":           360,
 	"limiter":                      180,
-	"server":                       2850,
+	"server":                       2860,
 	"server/apply":                 890,
 	"server/build":                 90,
 	"server/check":                 590,
 	"server/cli":                   2520,
 	"server/cli/about":             50,
-	"server/cli/apply":             770,
+	"server/cli/apply":             800,
 	"server/cli/bench":             420,
 	"server/cli/child":             140,
 	"server/cli/client":            370,
@@ -241,11 +241,11 @@ var budget = map[string]int{
 	"server/console":               410,
 	"server/credential":            330,
 	"server/docs":                  680,
-	"server/exchange":              820,
+	"server/exchange":              830,
 	"server/explain":               920, // the highest rate limit is not raised
 	"server/form":                  1660,
 	"server/metrics":               510,
-	"server/oidc":                  860,
+	"server/oidc":                  870,
 	"server/platform":              950,
 	"server/share":                 560,
 	"server/socket":                250,
@@ -260,7 +260,7 @@ var budget = map[string]int{
 	"storage/delivery":             120,
 	"storage/directory":            2670,
 	"storage/disk":                 690,
-	"storage/encryption":           550,
+	"storage/encryption":           560,
 	"storage/fanout":               340,
 	"storage/filter":               440,
 	"storage/fault":                170,
@@ -280,11 +280,11 @@ var budget = map[string]int{
 	"storage/sqlite":               3230,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
-	"storage/webhook":              1640,
+	"storage/webhook":              1650,
 }
 
 const (
-	budgetOfAll    = 50530 // the aim is 50,000
+	budgetOfAll    = 50600 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
