@@ -102,7 +102,7 @@ var table = []Setting{
 
 	newSetting("console.enabled", "true", choice(true, false),
 		"serve the web console and the customer portal under /console/"),
-	newSetting("console.name", "Keyhook", text("text", checkName),
+	newSetting("console.name", console.DefaultName, text("text", checkName),
 		"name that the console shows, such as the name of your product"),
 	newSetting("console.accent", "", text("colour", optional(checkColor)),
 		"colour of buttons and links in the console, in quotes; Keyhook makes readable variants for light and dark; empty: blue"),
