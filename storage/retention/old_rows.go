@@ -166,22 +166,21 @@ func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, 
 	return true, t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", gone)
 }
 
-// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old. It looks at no event behind a young one.
+// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
 func lastOldEvent(t *sqlite.Tx, after, now, maxAge int64) (last int64, err error) {
-	var rows []scan.Row
-	if err := t.List(&rows, "SELECT id, created_at AS at FROM events WHERE id > ? ORDER BY id LIMIT ?", after, eventBatch); err != nil {
+	var events []int64
+	if err := t.List(&events, oldRowsOf("events", "created_at"), after, eventBatch, now-maxAge, now+clock.Tolerance.Milliseconds()); err != nil {
 		return 0, err
 	}
-	events := []int64{}
-	for _, row := range rows {
-		switch ageOf(row.At, now, maxAge) {
-		case young:
-			return lastWithFewDeliveries(t, events)
-		case old:
-			events = append(events, row.ID)
-		}
-	}
 	return lastWithFewDeliveries(t, events)
+}
+
+// oldRowsOf returns SQL that selects the old ones of the next rows of a table: after the row ?1, of ?2 rows, before the time ?3. It selects none
+// behind a young row, which is one up to the time ?4; see age.
+func oldRowsOf(table, at string) string {
+	return `
+		WITH next AS (SELECT id, ` + at + ` AS at FROM ` + table + ` WHERE id > ?1 ORDER BY id LIMIT ?2)
+		SELECT id FROM next WHERE at < ?3 AND id < coalesce((SELECT min(id) FROM next WHERE at BETWEEN ?3 AND ?4), 1 << 62)`
 }
 
 // lastWithFewDeliveries returns the last event of a batch that takes the first of these events; 0 if there are none. A batch reads
@@ -244,18 +243,14 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 	return len(deliveries), nil
 }
 
-// deleteOldAudit deletes the next old audit events, up to the first young one. more is false if the next ones are not old.
+// deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.
 func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
 	if c.o.KeepAudit == 0 {
 		return false, nil
 	}
 	after, before, latest := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds(), now+clock.Tolerance.Milliseconds()
 	n, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
-		return t.Affected(`
-			WITH next AS (SELECT id, at FROM audit_events WHERE id > ?1 ORDER BY id LIMIT ?2)
-			DELETE FROM audit_events WHERE id IN (
-				SELECT id FROM next WHERE at < ?3 AND id < coalesce((SELECT min(id) FROM next WHERE at BETWEEN ?3 AND ?4), 1 << 62))`,
-			after, auditBatch, before, latest)
+		return t.Affected("DELETE FROM audit_events WHERE id IN ("+oldRowsOf("audit_events", "at")+")", after, auditBatch, before, latest)
 	})
 	return n > 0, err
 }
