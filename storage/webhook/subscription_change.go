@@ -81,7 +81,7 @@ func (c SubscriptionChange) CheckHost(sub Subscription) error {
 	for _, name := range kept {
 		problems = append(problems, fault.Field{
 			Field: "headers." + name, Code: "missing",
-			Message: "The URL changes to another host. Send the values of all headers in the same change, or leave a header out to remove it.",
+			Message: "The URL changes to another host, port or scheme. Send the values of all headers in the same change, or leave a header out to remove it.",
 		})
 	}
 	return fault.Fields(problems)
