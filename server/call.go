@@ -56,9 +56,12 @@ func (c *call) limitHeaderFields() error {
 		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields))
 }
 
-// handle reads the query and calls the handler. If the route has no parameters, any parameter is refused here. A handler
+// handle reads the query and calls the handler. It refuses X-Organization, because a request that ignored it would act in another organization. If the route has no parameters, any parameter is refused here. A handler
 // with parameters reads them itself and refuses the others.
 func (c *call) handle() error {
+	if len(c.Request.Header["X-Organization"]) > 0 {
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "There is no header X-Organization; name the organization with %s.", credential.OrganizationHeader)
+	}
 	if raw := c.Request.URL.RawQuery; raw != "" {
 		c.Query = form.ParseQuery(raw, c.route.parameters)
 	}

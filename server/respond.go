@@ -17,7 +17,6 @@ import (
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -125,9 +124,6 @@ func (s *Server) run(c *call) error {
 	c.run.Needed, c.run.AnyOf, c.run.Last = c.route.needs, c.route.anyOf, access.CheckPermission
 	if err := s.admit(c); err != nil {
 		return err
-	}
-	if len(c.Request.Header["X-Organization"]) > 0 { // it would be ignored, and the request would act in another organization
-		return fault.New(fault.Malformed, form.CodeInvalidParameter, "There is no header X-Organization; name the organization with %s.", credential.OrganizationHeader)
 	}
 	c.server, c.Caller = s, c
 	if err := c.handle(); err != nil {

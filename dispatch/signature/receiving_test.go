@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -155,7 +156,11 @@ func TestTheProgramsOfTheDocument(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprint(half, "POST /hook HTTP/1.1\r\nHost: receiver\r\nContent-Length: 9\r\n\r\n{")
+			fmt.Fprint(half, "POST /hook HTTP/1.1\r\nHost: receiver\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{")
+			if err := half.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, half) // until the program has ended it
 			half.Close()
 			large := `{"id":"evt_4","type":"a","data":{"text":"` + strings.Repeat("x", 255<<10) + `"}}`
 			for _, c := range []struct {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -74,11 +73,7 @@ func (x *Exchange) body() ([]byte, error) {
 		if errors.Is(err, errMemory) {
 			return nil, err
 		}
-		why := "The body ended early; send as many bytes as Content-Length says."
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			why = "The body took too long to arrive; send a smaller one, or a batch in parts."
-		}
-		return nil, fault.New(fault.Malformed, "unreadable_body", "%s", why).Because(err)
+		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early or took too long to arrive; send as many bytes as Content-Length says.").Because(err)
 	}
 	if x.isAnonymous() {
 		x.ExtendDeadlines(WriteTimeout)

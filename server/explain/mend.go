@@ -65,8 +65,7 @@ var faults = map[string]string{
 	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
 	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
 		"(keyhook subscriptions rotate-secret --force).",
-	"paused": "To activate it, send \"is_active\": true (keyhook subscriptions reactivate). A recovery activates it with \"activate\": true " +
-		"(keyhook subscriptions recover --activate).",
+	"paused": "Activate it with \"is_active\": true (keyhook subscriptions reactivate), or recover it with \"activate\": true (keyhook subscriptions recover --activate).",
 	"too_many_pending": "Wait until fewer are pending, or discard them with POST /api/v1/webhooks/subscriptions/{id}/discard/ " +
 		"(keyhook subscriptions discard).",
 }

@@ -82,27 +82,23 @@ func (l *listener) readFeed(ctx context.Context) error {
 	if o.cursorFile != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--cursor-file: %w", err)
 	}
-	at := strings.TrimSpace(string(cursor))
+	at, err := strings.TrimSpace(string(cursor)), error(nil)
 	if query.Has("since") {
-		if at, err = l.readPage(ctx, query); err != nil {
-			return err
-		}
+		at, err = l.readPage(ctx, query)
 	}
 	fmt.Fprintf(l.notes, "Reading the events of subscription %s from %s. Stop with Ctrl-C.\n\n", output.Escape(o.subscription), output.Escape(o.from))
-	for ctx.Err() == nil {
+	for err == nil && ctx.Err() == nil {
 		if at != "" {
 			query = url.Values{"wait": {"30"}, "after": {at}}
 		}
-		next, err := l.readPage(ctx, query)
+		var next string
+		next, err = l.readPage(ctx, query)
 		if next != "" && next != at && o.cursorFile != "" {
 			err = errors.Join(err, keep(o.cursorFile, next))
 		}
 		at = cmp.Or(next, at)
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return err
 }
 
 // subscribe creates a subscription for the time of the command. remove deletes it.

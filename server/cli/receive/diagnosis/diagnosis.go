@@ -334,17 +334,15 @@ func (s signed) undoRewriting(test try) {
 // inOrderSent writes an event as Keyhook sends it: without white space, and its members in this order. It returns nil for other JSON.
 func inOrderSent(text []byte) []byte {
 	var event map[string]json.RawMessage
-	if json.Unmarshal(text, &event) != nil || len(event) < 5 {
+	_ = json.Unmarshal(text, &event)                                                // other JSON has no members
+	names := []string{"id", "type", "timestamp", "organization_id", "test", "data"} // only a test has "test"
+	names = slices.DeleteFunc(names, func(name string) bool { return event[name] == nil })
+	if len(names) < 5 || len(event) != len(names) {
 		return nil
 	}
 	var members []string
-	for _, name := range []string{"id", "type", "timestamp", "organization_id", "test", "data"} { // only a test has "test"
-		if value, present := event[name]; present {
-			members = append(members, `"`+name+`":`+string(value))
-		}
-	}
-	if len(members) < len(event) {
-		return nil
+	for _, name := range names {
+		members = append(members, `"`+name+`":`+string(event[name]))
 	}
 	return form.Rewrite([]byte("{"+strings.Join(members, ",")+"}"), form.Layout{Escapes: true})
 }
