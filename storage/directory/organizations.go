@@ -165,7 +165,11 @@ func PrepareDeletion(t *sqlite.Tx, by access.Actor, id, others string) (access.O
 	if err := refuseOwn(by, found); err != nil {
 		return found, err // before a search that may read many events
 	}
-	return found, refuseIfHas(t, "organization", "close it instead", `
+	instead := "close it instead"
+	if found.ClosedAt != nil {
+		instead = "it is closed already, and keeps only ids, types and times"
+	}
+	return found, refuseIfHas(t, "organization", instead, `
 		SELECT 'members' WHERE EXISTS (
 			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)

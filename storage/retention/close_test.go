@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -417,6 +418,11 @@ func TestPlanOfClosedOrganization(t *testing.T) {
 		t.Errorf("after the closure: %v", err)
 	}
 	storagetest.Must[access.Organization](t)(x.Directory.Organization(t.Context(), x.org.ID))
+	x.end(t)
+	x.close(t)
+	if err := x.DeleteOrganization(t.Context(), x.By, x.org.ID); err == nil || !strings.Contains(err.Error(), "; it is closed already") {
+		t.Errorf("its deletion: %v", err)
+	}
 }
 
 // TestCloseLargeOrganization closes an organization with more subscriptions and events than one transaction removes. Its owner has
