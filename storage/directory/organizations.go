@@ -165,10 +165,7 @@ func PrepareDeletion(t *sqlite.Tx, by access.Actor, id, others string) (access.O
 	if err := refuseOwn(by, found); err != nil {
 		return found, err // before a search that may read many events
 	}
-	instead := "close it instead"
-	if found.ClosedAt != nil {
-		instead = "it is closed already, and keeps only ids, types and times"
-	}
+	instead := map[bool]string{false: "close it instead", true: "it is closed already, and keeps only ids, types and times"}[found.ClosedAt != nil]
 	return found, refuseIfHas(t, "organization", instead, `
 		SELECT 'members' WHERE EXISTS (
 			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)

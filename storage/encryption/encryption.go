@@ -102,8 +102,8 @@ func adviseKey(err error, path, id string, isSet bool) error {
 	if id != "" {
 		which = "the key " + id
 	}
-	file, kept := path+disk.Key, keptKey(path+disk.Key, id)
-	_, inFile, _ := findKeyFile(path) // another error matters more
+	file, kept := path+disk.Key, path+disk.Key+"."+id // see keepOnly
+	_, inFile, _ := findKeyFile(path)                 // another error matters more
 	switch {
 	case isSet && slices.ContainsFunc(inFile, func(k seal.Key) bool { return k.ID() == id }):
 		return fault.AdviseMissing(err, "remove encryption.key, because %s has %s", file, which)

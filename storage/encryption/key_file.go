@@ -105,9 +105,6 @@ func (f keyFile) finalize() error {
 	return nil
 }
 
-// keptKey is the name of the file to which keepOnly moves the key of that id.
-func keptKey(keyFile, id string) string { return keyFile + "." + id }
-
 // keepOnly removes all keys except one from the file, and deletes a file that does not have that key. It moves each
 // removed key to a file of its own, because older backups need that key. It returns the names of those files.
 func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
@@ -122,7 +119,7 @@ func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
 		if k.ID() == to.ID() {
 			continue
 		}
-		name := keptKey(f.name, k.ID())
+		name := f.name + "." + k.ID()
 		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}

@@ -147,7 +147,9 @@ func (r *runner) make(ctx context.Context, q *request, made []secretLine) (err e
 	d, err := r.send(ctx, q, false)
 	refused, isRefused := errors.AsType[*refusal](err)
 	if isRefused || err == nil { // otherwise nobody knows what the server has created; another run may have created some
-		made = slices.DeleteFunc(made, func(one secretLine) bool { return !d.creates(one.change.Path) })
+		made = slices.DeleteFunc(made, func(one secretLine) bool {
+			return !slices.ContainsFunc(d.Changes, func(c change) bool { return c.Action == create && c.Path == one.change.Path })
+		})
 	}
 	ended, printed := end(made), ""
 	for _, one := range made {

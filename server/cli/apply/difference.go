@@ -101,11 +101,6 @@ func (d difference) print(out output.Printer) error {
 	return out.Write(b.String())
 }
 
-// creates reports whether the object at a path of the document is created.
-func (d difference) creates(path string) bool {
-	return slices.ContainsFunc(d.Changes, func(c change) bool { return c.Action == create && c.Path == path })
-}
-
 // question asks whether to remove what the server would remove, which was printed before. It is empty if that is nothing.
 func (d difference) question() string {
 	removed, closed := 0, 0

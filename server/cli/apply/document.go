@@ -197,12 +197,10 @@ func toJSON(node *yaml.Node) (any, error) {
 		return list, nil
 	}
 	switch node.Tag {
-	case "!!int", "!!float":
-		if json.Valid([]byte(node.Value)) {
-			return json.Number(node.Value), nil // with all of its digits
+	case "!!null", "!!bool", "!!int", "!!float":
+		if node.Tag != "!!null" && json.Valid([]byte(node.Value)) {
+			return json.RawMessage(node.Value), nil // a number keeps its digits
 		}
-		fallthrough
-	case "!!null", "!!bool":
 		var value any
 		err := node.Decode(&value)
 		if _, notJSON := json.Marshal(value); notJSON == nil { // JSON has no infinite number
@@ -235,10 +233,7 @@ func (p Problems) Error() string {
 		}
 		lines = append(lines, where+": "+one.what)
 	}
-	what := "nothing was changed"
-	if p.isPart {
-		what = "this part of the file changed nothing"
-	}
+	what := map[bool]string{false: "nothing was changed", true: "this part of the file changed nothing"}[p.isPart]
 	if len(lines) == 1 {
 		return what + "; " + lines[0]
 	}
