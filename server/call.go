@@ -56,11 +56,17 @@ func (c *call) limitHeaderFields() error {
 		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields))
 }
 
-// handle reads the query and calls the handler. It refuses X-Organization, because a request that ignored it would act in another organization. If the route has no parameters, any parameter is refused here. A handler
-// with parameters reads them itself and refuses the others.
+// handle reads the query and calls the handler. If the route has no parameters or no body, any parameter or field is refused here. A
+// handler with parameters or a body reads them itself and refuses the others.
 func (c *call) handle() error {
-	if len(c.Request.Header["X-Organization"]) > 0 {
+	if len(c.Request.Header["X-Organization"]) > 0 { // it would be ignored, and the request would act in another organization
 		return fault.New(fault.Malformed, form.CodeInvalidParameter, "There is no header X-Organization; name the organization with %s.", credential.OrganizationHeader)
+	}
+	if c.route.method == http.MethodPost && c.route.maxBody == 0 { // such as {"dry_run": true}
+		c.MaxBody = maxSmallBody
+		if err := c.OptionalForm().Err(); err != nil {
+			return err
+		}
 	}
 	if raw := c.Request.URL.RawQuery; raw != "" {
 		c.Query = form.ParseQuery(raw, c.route.parameters)

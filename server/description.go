@@ -81,7 +81,7 @@ func complete(text []byte, base string) ([]byte, error) {
 	for _, path := range members(member(root, "paths")) {
 		for _, operation := range members(path) {
 			if responses := member(operation, "responses"); responses != nil {
-				completeOperation(root, operation, responses)
+				completeOperation(root, operation, responses, operation == member(path, "post"))
 			}
 		}
 	}
@@ -106,8 +106,8 @@ properties:
   next_cursor: {$ref: "#/components/schemas/NextCursor"}
 `
 
-// completeOperation adds what follows from the credentials and the body of an operation.
-func completeOperation(root, operation, responses *yaml.Node) {
+// completeOperation adds what follows from the credentials and the body of an operation. A POST without a body refuses fields.
+func completeOperation(root, operation, responses *yaml.Node, isPost bool) {
 	security := cmp.Or(member(operation, "security"), member(root, "security"))
 	takes := func(credential string) bool {
 		return slices.ContainsFunc(security.Content, func(n *yaml.Node) bool { return member(n, credential) != nil })
@@ -118,7 +118,7 @@ func completeOperation(root, operation, responses *yaml.Node) {
 		parameters := child(operation, "parameters", "[]")
 		parameters.Content = append(parameters.Content, node(`{$ref: "#/components/parameters/ActFor"}`))
 	}
-	if member(operation, "requestBody") != nil {
+	if isPost || member(operation, "requestBody") != nil {
 		problems = append(problems, "body")
 	}
 	child(operation, "x-problems", "{sets: ["+strings.Join(problems, ", ")+"]}")

@@ -143,7 +143,7 @@ func statusesOf(r server.Route) map[string]bool {
 	case r.Body > 0: // the same, and it does not say whether the credential is valid
 		mark(want, "400", "429", "503")
 	}
-	if r.Body > 0 {
+	if r.Body > 0 || r.Method == http.MethodPost { // a POST without a body refuses fields
 		mark(want, "413", "415", "422")
 	}
 	if strings.Contains(r.Pattern, "{") || r.Pattern == "/" || strings.HasPrefix(r.Pattern, console.Path) {
