@@ -116,8 +116,9 @@ func (s *scheduler) finishBegin(starts []webhook.Start, rows []int64, err error)
 	for i, start := range starts {
 		a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
 		if a.row = rows[i]; a.row == 0 {
-			// The subscription has changed, or the delivery has ended. Both are read again.
+			// The subscription has changed, or the delivery has ended, perhaps with all that waits in the head. All of it is read again.
 			s.lanes.move(a, gone)
+			s.lanes.trimHead(a.lane, 0)
 			a.lane.wantVersion++
 			a.lane.table.hasMore, a.lane.refusedEpoch = true, a.epoch
 		} else {
