@@ -169,3 +169,17 @@ func TestPlaceOfDroppedLane(t *testing.T) {
 		t.Errorf("%d lanes and %d places stay", len(o.lanes), o.places.Used)
 	}
 }
+
+// TestDeletedSubscriptionsAreForgotten drops the lanes of a paused and of a deleted subscription. Only the first may get deliveries.
+func TestDeletedSubscriptionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newTestScheduler(t)
+	for subscription, deleted := range map[int64]bool{1: false, 2: true} {
+		l := currentLane(s, subscription, 1)
+		l.sends, l.gate.Deleted = false, deleted
+		s.update(l)
+	}
+	if _, knows := s.parked[1]; !knows || len(s.parked) != 1 || len(s.lanes.of) != 0 {
+		t.Errorf("it remembers %v, and has %d lanes", s.parked, len(s.lanes.of))
+	}
+}

@@ -228,7 +228,7 @@ func (s *scheduler) isDroppable(l *lane) bool {
 
 // dropLane forgets a lane. The lane may still wait for a resource; when its turn comes, it has nothing to do.
 func (s *scheduler) dropLane(l *lane) {
-	if l.parked {
+	if l.parked && !l.gate.Deleted { // what is deleted gets no delivery any more, and there may be any number of them
 		s.parked[l.subscription] = 0
 		if l.gate.GetsProbe() {
 			s.parked[l.subscription] = l.gate.ProbeAt
