@@ -2,10 +2,37 @@ package dispatch_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// TestTheProbeIsDueFirst publishes an event before each probe of a failing subscription. Each probe is the delivery that is due first.
+func TestTheProbeIsDueFirst(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{PerSubscription: 1})
+		sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(500)))
+		x.publish(t, 20)
+		time.Sleep(6 * time.Second) // after the first failures
+		for i := range 5 {
+			failing := x.health(t, sub)
+			x.publish(t, 1)
+			synctest.Wait()
+			jobs, err := x.Queue.PendingJobs(t.Context(), sub.RowID, 1, nil)
+			if err != nil || failing.Status != webhook.Failing {
+				t.Fatalf("%+v, error %v", failing.Health, err)
+			}
+			before := len(x.requests("a.example"))
+			time.Sleep(time.Until(time.UnixMilli(failing.ProbeAt)) + 2*time.Second)
+			probes := x.requests("a.example")[before:]
+			if len(probes) != 1 || probes[0].header.Get("Webhook-Id") != jobs[0].EventID {
+				t.Errorf("probe %d of %d is not the delivery that was due first", i+1, len(probes))
+			}
+		}
+	})
+}
 
 // TestNothingWaitsForDroppedDeliveries discards what a lane has in memory. A later event does not wait for it.
 func TestNothingWaitsForDroppedDeliveries(t *testing.T) {

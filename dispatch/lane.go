@@ -171,6 +171,12 @@ func (s *scheduler) setHealth(l *lane, h webhook.Health) {
 	l.gate = l.target.Gate
 	l.gate.Health = h
 	l.sends = l.gate.Sends(s.now)
+	if l.isFailing() { // its probe is the delivery that is due first, which is read when the probe is due
+		s.lanes.trimHead(l, 0)
+		if l.table.read != nil {
+			l.table.read.stale = true
+		}
+	}
 }
 
 func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled() || s.isDue(l.gate.ProbeAt) }

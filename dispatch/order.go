@@ -16,9 +16,12 @@ func (l *lane) isOrdered() bool { return l.target != nil && l.target.Ordered }
 
 func (l *lane) isQuiet() bool { return l.stages.unsettled() == 0 && l.requests() == 0 }
 
-// leaveInTable reports whether a new job of an ordered lane stays in the table for now, because it would make a gap in the head.
+// leaveInTable reports whether a new job stays in the table for now: of an ordered lane, because it would make a gap in the head, and of a
+// failing lane, because the probe may be another delivery.
 func (l *lane) leaveInTable(j webhook.Job) bool {
 	switch {
+	case l.isFailing():
+		l.table.hasMore = true
 	case !l.isOrdered():
 		return false
 	case l.table.read != nil && j.Sequence > 0:

@@ -27,9 +27,9 @@ type laneRead struct {
 	usedLimit int // limit of the read of jobs; 0: jobs were not read
 
 	// The scheduler notes here what happens during the read.
-	settled       map[int64]struct{} // deliveries that were settled
-	arrived       bool               // new deliveries of an ordered lane came
-	bodiesChanged bool               // the jobs may have old bodies
+	settled map[int64]struct{} // deliveries that were settled
+	arrived bool               // new deliveries of an ordered lane came
+	stale   bool               // the jobs must be read again: they may have old bodies, or not be first
 }
 
 func (w *worker) read(r *laneRead) {
@@ -46,11 +46,8 @@ func (w *worker) runRead(r *laneRead) (err error) {
 			return err
 		}
 		r.target = w.sender.Prepare(t)
-		if t.Shut() {
+		if r.ordered = t.Ordered; t.Shut() || t.Status != webhook.Healthy { // a probe is read when it is due
 			return nil
-		}
-		if r.ordered = t.Ordered; t.Status != webhook.Healthy {
-			r.limit = min(r.limit, 1)
 		}
 	}
 	if r.usedLimit = r.limit; r.limit == 0 {
@@ -76,7 +73,7 @@ func (w *worker) list() {
 func (s *scheduler) finishRead(m *laneRead, err error) {
 	l := m.lane
 	s.lanes.setRead(l, nil)
-	if m.bodiesChanged {
+	if m.stale {
 		m.jobs, m.usedLimit = nil, 0
 	}
 	if m.limit > 0 && (m.usedLimit == 0 || err != nil) {
@@ -234,7 +231,9 @@ func (s *scheduler) startRead(l *lane) {
 		settled: map[int64]struct{}{},
 	}
 	if l.table.hasMore && l.stages[queued] <= lowHead && !(l.isOrdered() && l.stages.unsettled() > 0) {
-		request.limit = min(s.jobsToRead(l), l.table.readSize)
+		if request.limit = min(s.jobsToRead(l), l.table.readSize); l.isFailing() {
+			request.limit = min(request.limit, 1) // the probe
+		}
 	}
 	if !request.withTarget && request.limit == 0 { // there was room when it began to wait
 		s.queueRead(l)
@@ -260,8 +259,10 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 			s.enterBegun(l, j)
 			s.ReturnPlace(j.Organization, j.Subscription) // after the attempt counts, so that nobody gets its place meanwhile
 			s.update(l)
-		} else if l.attempts[j.Delivery] == nil && !l.leaveInTable(j) {
-			l.table.hasMore = l.table.hasMore || !s.admit(l, j, maxNewJobs)
+		} else if l.attempts[j.Delivery] == nil {
+			if !l.leaveInTable(j) && !s.admit(l, j, maxNewJobs) {
+				l.table.hasMore = true
+			}
 			s.update(l)
 		}
 	}
@@ -296,7 +297,7 @@ func (s *scheduler) dropBodies(events []int64) {
 	}
 	for _, l := range s.lanes.of {
 		if l.table.read != nil {
-			l.table.read.bodiesChanged = true
+			l.table.read.stale = true
 		}
 		found := false
 		for _, a := range l.attempts {

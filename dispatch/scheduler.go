@@ -192,8 +192,6 @@ func (s *scheduler) update(l *lane) {
 		// The lane costs nothing until its subscription changes.
 		l.parked, l.table.hasMore, l.table.nextDue, l.table.blocked = true, false, 0, 0
 		s.lanes.trimHead(l, 0)
-	case l.isFailing():
-		s.lanes.trimHead(l, 1)
 	}
 	if s.mayBegin(l) {
 		s.lanes.wait(l, s.beginKind(l))
