@@ -71,8 +71,8 @@ func TestRetries(t *testing.T) {
 				if trigger := map[bool]webhook.Trigger{true: webhook.ByEvent, false: webhook.ByRetry}[i == 0]; a.Trigger != trigger {
 					t.Errorf("attempt %d was made by %s", i+1, a.Trigger)
 				}
-				if i < 4 && (a.NextAttemptAt == nil || abs(got[i+1].at.UnixMilli()-*a.NextAttemptAt) > 10) {
-					t.Errorf("attempt %d announces another time than that of the next", i+1)
+				if a.NextAttemptAt != nil {
+					t.Errorf("attempt %d announces another one, and all are over", i+1)
 				}
 			}
 			if n := x.health(t, sub).PendingDeliveries; n != 0 {
@@ -347,5 +347,3 @@ func TestClockSetBack(t *testing.T) {
 		checkDeliveredOnce(t, x, "a.example", 10)
 	})
 }
-
-func abs(n int64) int64 { return max(n, -n) }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/queue"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -275,4 +277,23 @@ func TestWhatADeletedSubscriptionLeftIsDroppedAfterARestart(t *testing.T) {
 			t.Errorf("%d are pending in the file, and %d are counted", pending(), store.Pending())
 		}
 	})
+}
+
+func TestNoAttemptFollowsADroppedDelivery(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	x.EndAll(t, true)
+	x.Publish(t, 1, "order.paid")
+	job := x.Jobs(t)[0]
+	r := x.Result(t, job, x.Begin(t, job), false)
+	r.RetryAt = time.Now().Add(time.Hour).UnixMilli()
+	must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), r))
+	for _, want := range []*int64{&r.RetryAt, nil} {
+		if d := cmp.Diff(want, x.all(t)[0].NextAttemptAt); d != "" {
+			t.Errorf("the time of the next attempt (-want +got):\n%s", d)
+		}
+		if _, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
