@@ -37,7 +37,7 @@ func given(deliveries ...webhook.DeliveryFacts) explain.Receiver {
 
 // pending returns a pending delivery.
 func pending(due int64) webhook.DeliveryFacts {
-	return webhook.DeliveryFacts{State: webhook.Pending, DueAt: due}
+	return webhook.DeliveryFacts{RowID: 1, State: webhook.Pending, DueAt: due}
 }
 
 // inFront makes the subscription ordered, with a delivery in front: of the event 8, if it names no other.
@@ -129,14 +129,14 @@ func TestDeliveryOf(t *testing.T) {
 		"a command names the organization that one acts in":  {with(with(given(pending(now)), disabled), func(r *explain.Receiver) { r.ActFor = "org_3" }), explain.HeldDisabled, "15 failures", "keyhook subscriptions recover sub_5 --organization org_3", nil, 0},
 		"a probe of a disabled subscription has a time": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
-			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now), time.Hour, later
+			r.First, r.ProbedEvery, r.ProbeAt = new(int64(1)), time.Hour, later
 		}), explain.HeldDisabled, "Keyhook tries this delivery soon after 2000-01-01T00:01:30.000Z. A success recovers the subscription.", "keyhook subscriptions recover sub_5", new(later), 0},
 		"what waits for the probe of a disabled one has none": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
-			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now-1), time.Hour, later
+			r.First, r.ProbedEvery, r.ProbeAt = new(int64(2)), time.Hour, later
 		}), explain.HeldDisabled, "Keyhook tries one delivery soon after 2000-01-01T00:01:30.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
-		"the next probe has a time":              {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
-		"what waits for another probe has none":  {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now - 1) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
+		"the next probe has a time":              {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.First = new(int64(1)) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
+		"what waits for another probe has none":  {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.First = new(int64(2)) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
 		"the highest pace is not raised further": {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(webhook.MaxRateLimit)) }), explain.WaitingForPace, "10000 requests a second", "", nil, 0},
 		"a pace is raised to the highest one":    {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
 		"a retry with a pace has a time":         {with(given(pending(later)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(1)) }), explain.Scheduled, "", "", new(later), 0},

@@ -17,7 +17,7 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 		return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").
 			add(cause, r.lastAttempt())
 	}
-	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
+	w := Delivery{NextAttemptAt: r.NextAttempt(d.RowID, &d.DueAt, r.Now)}
 	switch r.Why() {
 	case webhook.BlockedByPause:
 		w.Verdict, w.Mend = HeldPaused, r.mend(webhook.ActionReactivate, "")

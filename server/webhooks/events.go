@@ -181,7 +181,7 @@ func (h Endpoints) FindEvent(x *exchange.Exchange) (body eventWithDeliveries, er
 	body.Deliveries = exchange.Each(sent, func(d webhook.Delivery) deliveryBody {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
 		if schedule, found := schedules[d.SubscriptionID]; found && d.State == webhook.Pending {
-			item.NextAttemptAt = (*exchange.Time)(schedule.NextAttempt(&d.DueAt, now))
+			item.NextAttemptAt = (*exchange.Time)(schedule.NextAttempt(d.RowID, &d.DueAt, now))
 		}
 		return item
 	})

@@ -121,7 +121,7 @@ func (h *History) Event(ctx context.Context, organization int64, id string) (web
 	e.ID = id
 	deliveries := []webhook.Delivery{}
 	err = h.o.Logs.List(ctx, &deliveries, `
-		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
+		SELECT d.id, s.public_id AS subscription_public_id, d.attempts, d.due_at,
 		       CASE
 		           WHEN d.state IN (`+delivery.Pending+`, `+delivery.Sending+`) THEN CASE WHEN s.deleted_at IS NULL THEN `+delivery.Pending+` ELSE `+delivery.Dropped+` END
 		           WHEN d.state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+`

@@ -56,8 +56,8 @@ type receiverRow struct {
 
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
 // more than one delivery, and the newest twenty tell enough.
-var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
-	SELECT json_group_array(json_object('State', iif(own.state >= ` + delivery.Sending + `, ` + delivery.Pending + `, own.state), 'Sending', ` + isSending("own") + `,
+var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstColumn + `, (
+	SELECT json_group_array(json_object('RowID', own.id, 'State', iif(own.state >= ` + delivery.Sending + `, ` + delivery.Pending + `, own.state), 'Sending', ` + isSending("own") + `,
 		'Cause', own.cause, 'Attempts', own.attempts, 'DueAt', own.due_at, 'OutOfOrder', json(iif(own.sequence = 0, 'true', 'false')), 'Last', json((
 		SELECT json_object('RowID', a.id, 'Number', a.attempt_number, 'Outcome', a.outcome, 'ResponseStatus', a.response_status, 'Error', a.error, 'AttemptedAt', a.attempted_at,
 			'DurationMS', a.duration_ms)

@@ -110,7 +110,7 @@ func (h *History) Schedules(ctx context.Context, organization int64, ids []strin
 	for some := range slices.Chunk(ids, schedulesPerRead) {
 		var schedules []webhook.Schedule
 		if err := from.List(&schedules, `
-			SELECT `+SubscriptionColumns+`, `+firstDueColumn+`
+			SELECT `+SubscriptionColumns+`, `+firstColumn+`
 			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+SubscriptionJoins+`
 			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, sqlite.TextList(some), organization); err != nil {
 			return nil, err
@@ -123,6 +123,5 @@ func (h *History) Schedules(ctx context.Context, organization int64, ids []strin
 	return found, nil
 }
 
-// firstDueColumn is Schedule.FirstDue of a subscription s.
-var firstDueColumn = `(SELECT first.due_at FROM deliveries first WHERE first.id = iif(s.ordered,
-	coalesce((` + delivery.FirstInOrder("s.id") + `), (` + delivery.FirstPending("s.id") + `)), (` + delivery.FirstPending("s.id") + `))) AS first_due`
+// firstColumn is Schedule.First of a subscription s.
+var firstColumn = "coalesce(iif(s.ordered, (" + delivery.FirstInOrder("s.id") + "), NULL), (" + delivery.FirstPending("s.id") + ")) AS first"

@@ -156,6 +156,7 @@ func (s DeliveryState) String() string {
 
 // Delivery is one event for one subscription, as the publisher sees it.
 type Delivery struct {
+	RowID          int64         `db:"id"`
 	SubscriptionID string        `db:"subscription_public_id"`
 	State          DeliveryState `db:"state"`
 	Attempts       int           `db:"attempts"`

@@ -50,6 +50,7 @@ type FrontFacts struct {
 
 // DeliveryFacts is a delivery of the event with its last attempt that ended.
 type DeliveryFacts struct {
+	RowID    int64
 	State    DeliveryState
 	Sending  bool // an attempt is in progress, since DueAt
 	Cause    Trigger

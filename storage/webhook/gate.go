@@ -72,19 +72,19 @@ func (g Gate) probeIsDue(now int64) bool {
 // Schedule says when the deliveries of a subscription are sent. The zero value sends none, like a deleted subscription.
 type Schedule struct {
 	Subscription
-	FirstDue *int64 `db:"first_due"` // due time of the pending delivery that comes first; nil if none is pending
+	First *int64 `db:"first"` // row id of the pending delivery that comes first; nil if none is pending
 }
 
-// NextAttempt returns the time of the next attempt of a delivery with that due time. It returns nil if the delivery waits for
+// NextAttempt returns the time of the next attempt of a delivery with that row id and due time. It returns nil if the delivery waits for
 // anything but a time after now: for a change of the subscription, its plan or the queue, for the probe of another delivery,
 // or for a free slot.
-func (s Schedule) NextAttempt(due *int64, now int64) *int64 {
+func (s Schedule) NextAttempt(delivery int64, due *int64, now int64) *int64 {
 	if due == nil || s.Shut() {
 		return nil
 	}
 	at := *due
 	if s.Status != Healthy {
-		if s.FirstDue == nil || at != *s.FirstDue {
+		if s.First == nil || delivery != *s.First {
 			return nil
 		}
 		at = max(at, s.ProbeAt)
