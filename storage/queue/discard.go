@@ -26,19 +26,18 @@ import (
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
 	d, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (discarded, error) {
 		sub, err := q.receiver(t, organization, id)
-		return discarded{id: id, row: sub.RowID, last: t.lastDelivery, before: cmp.Or(before, math.MaxInt64)}, err
+		return discarded{id: id, row: sub.RowID, last: t.lastDelivery, before: cmp.Or(before, math.MaxInt64), after: scan.Position{At: math.MinInt64}}, err
 	})
 	if err != nil {
 		return 0, err
 	}
-	after := scan.Position{At: math.MinInt64}
 	for more := true; more && err == nil; {
 		var waiting []waitingDelivery
-		if waiting, err = q.nextWaiting(ctx, organization, d.row, d.last, after); err != nil {
+		if waiting, err = q.nextWaiting(ctx, organization, d.row, d.last, d.after); err != nil {
 			break
 		}
 		if more = len(waiting) == dropBatch; more {
-			after = scan.Position{At: waiting[dropBatch-1].DueAt, Row: waiting[dropBatch-1].ID}
+			d.after = scan.Position{At: waiting[dropBatch-1].DueAt, Row: waiting[dropBatch-1].ID}
 		}
 		var ids []int64
 		for _, w := range waiting {
@@ -53,7 +52,9 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 	if err != nil && d.dropped == 0 {
 		return 0, err
 	}
-	d.err = err
+	if d.err = err; err != nil {
+		d.after.At = math.MaxInt64
+	}
 	return q.finishDiscard(ctx, by, organization, d)
 }
 
@@ -62,6 +63,7 @@ type discarded struct {
 	id        string // of the subscription
 	row, last int64  // its row, and the newest delivery when the discard began
 	before    int64
+	after     scan.Position // the last waiting delivery of the last full batch; no delivery follows it if the discard ended early
 	dropped   int64
 	err       error // why it ended early; nil if it did not
 }
@@ -97,15 +99,19 @@ func (q *Queue) discardWaiting(ctx context.Context, by access.Authority, organiz
 	})
 }
 
-// finishDiscard drops the deliveries whose attempts have begun, and writes the audit event. Requests in progress go on. The
-// new epoch makes the dispatcher release attempts that it has not sent yet.
+// finishDiscard drops the deliveries whose attempts have begun, also those whose attempts have failed since the last batch was read, and
+// writes the audit event. Requests in progress go on. The new epoch makes the dispatcher release attempts that it has not sent yet.
 func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	dropped, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (int64, error) {
 		n, err := t.dropDeliveries(d.row, `
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ? AND `+delivery.SendingOn+` AND d.id <= ? AND e.created_at < ?`, d.row, d.last, d.before)
+			WHERE d.subscription_id = ?1 AND `+delivery.SendingOn+` AND d.id <= ?2 AND e.created_at < ?3
+			UNION ALL
+			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
+			WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?4, ?5) AND d.id <= ?2 AND e.created_at < ?3`,
+			d.row, d.last, d.before, d.after.At, d.after.Row)
 		if err != nil {
 			return 0, err
 		}

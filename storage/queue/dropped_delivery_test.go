@@ -297,3 +297,33 @@ func TestNoAttemptFollowsADroppedDelivery(t *testing.T) {
 		}
 	}
 }
+
+// TestADiscardDropsWhatFailsMeanwhile discards deliveries while the failures of their attempts are recorded.
+func TestADiscardDropsWhatFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	x.EndAll(t, true)
+	for range 10 {
+		const deliveries = 50
+		x.Publish(t, deliveries, "order.paid")
+		var results []webhook.Result
+		for _, job := range x.Jobs(t) {
+			r := x.Result(t, job, x.Begin(t, job), false)
+			r.Epoch = 0 // the health stays as it is
+			results = append(results, r)
+		}
+		var recording sync.WaitGroup
+		recording.Go(func() {
+			for _, r := range results {
+				if _, err := x.Queue.Record(t.Context(), r); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		n, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0)
+		recording.Wait()
+		if left := x.Jobs(t); err != nil || n != deliveries || len(left) > 0 {
+			t.Fatalf("%d of %d are dropped, error %v, and %d wait", n, deliveries, err, len(left))
+		}
+	}
+}
