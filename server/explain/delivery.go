@@ -236,7 +236,7 @@ func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
 	case r.Event.IsTest:
 		d.Detail[0].Text = "The test failed, and tests are not repeated."
 		return r.sendAgain(d, webhook.ActionTest, "")
-	case r.isOld():
+	case r.isOld() || !r.EventTypes.Want(r.Event.Type) || r.Missed != nil: // a recovery and a replay leave it out
 		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)
 	case r.Status != webhook.Healthy && !r.ByPerson() && ended.DueAt >= r.FailingSince: // recover sends what failed since then
 		d = d.add(more, fmt.Sprintf("The subscription is %s.", r.Status)).add(remedy, "Repair the receiver, then recover the subscription.")

@@ -147,6 +147,8 @@ func TestDeliveryOf(t *testing.T) {
 		"what failed before the outage is replayed":       {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = now }), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed before a pause is replayed":          {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed long ago is delivered again by hand": {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
+		"what failed and is unwanted now is redelivered":  {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"user.created"} }), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
+		"what failed and is filtered now is redelivered":  {with(given(ended(webhook.Exhausted)), filtered(now)), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
 		"what failed needs a plan first":                  {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 5},
 		"a failed test is tested again":                   {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.Exhausted, "tests are not repeated", "keyhook subscriptions test sub_5", nil, 5},
 		"what was discarded is delivered again":           {given(ended(webhook.Dropped)), explain.Dropped, "discarded", "keyhook deliveries redeliver sub_5 att_5", nil, 5},

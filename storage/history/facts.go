@@ -100,12 +100,12 @@ func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhoo
 	return page, h.setMissed(ctx, organization, e, page.Rows)
 }
 
-// setMissed evaluates the filters of the subscriptions that have no delivery of the event.
+// setMissed evaluates the filters of the subscriptions that have no delivery of the event, or whose filter has changed since.
 func (h *History) setMissed(ctx context.Context, organization int64, e webhook.EventFacts, receivers []webhook.ReceiverFacts) error {
 	var d *filter.Document
 	for i := range receivers {
 		r := &receivers[i]
-		if len(r.Filter) == 0 || len(r.Deliveries) > 0 {
+		if len(r.Filter) == 0 || len(r.Deliveries) > 0 && (r.FilterChangedAt == nil || *r.FilterChangedAt < e.At) {
 			continue
 		}
 		if d == nil {

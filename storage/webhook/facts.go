@@ -34,7 +34,7 @@ type ReceiverFacts struct {
 	// Deliveries of the event to the subscription, the newest first. There may be older ones.
 	Deliveries []DeliveryFacts `db:"-"`
 	Front      *FrontFacts     `db:"-"` // nil if the subscription is not ordered, or nothing is pending
-	// Missed is the condition of the present filter that the event does not fulfil; nil if it passes, or has a delivery.
+	// Missed is the condition of the present filter that the event does not fulfil; nil if it passes, or has a delivery and the filter is older.
 	Missed *filter.Miss `db:"-"`
 }
 
