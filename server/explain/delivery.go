@@ -137,10 +137,10 @@ func (r *Receiver) newest(is func(webhook.DeliveryFacts) bool) *webhook.Delivery
 	return nil
 }
 
-// firstDue returns the pending delivery that is due first, or nil.
+// firstDue returns the pending delivery that is due first, or nil. Of those that are due at the same time, it is the oldest.
 func (r *Receiver) firstDue() (found *webhook.DeliveryFacts) {
 	for i := range r.Deliveries {
-		if d := &r.Deliveries[i]; d.State == webhook.Pending && (found == nil || d.DueAt < found.DueAt) {
+		if d := &r.Deliveries[i]; d.State == webhook.Pending && (found == nil || d.DueAt <= found.DueAt) {
 			found = d
 		}
 	}

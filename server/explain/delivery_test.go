@@ -136,6 +136,7 @@ func TestDeliveryOf(t *testing.T) {
 			r.First, r.ProbedEvery, r.ProbeAt = new(int64(2)), time.Hour, later
 		}), explain.HeldDisabled, "Keyhook tries one delivery soon after 2000-01-01T00:01:30.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
 		"the next probe has a time":              {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.First = new(int64(1)) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
+		"the older of two is the next probe":     {with(given(webhook.DeliveryFacts{RowID: 2, State: webhook.Pending, DueAt: now}, pending(now)), func(r *explain.Receiver) { failing(r); r.First = new(int64(1)) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
 		"what waits for another probe has none":  {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.First = new(int64(2)) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
 		"the highest pace is not raised further": {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(webhook.MaxRateLimit)) }), explain.WaitingForPace, "10000 requests a second", "", nil, 0},
 		"a pace is raised to the highest one":    {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
