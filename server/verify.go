@@ -35,13 +35,13 @@ type rateWindowBody struct {
 	ResetAt   exchange.Time `json:"reset_at"`
 }
 
-// verifyKey makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
-// is valid or not: the response is about the key, not about the caller. The caller is not throttled for invalid keys of its
-// customers.
+// verifyKey makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key is valid or
+// not, and however long it is: the response is about the key, not about the caller, whose clients send what they like. So the caller is not
+// throttled for invalid keys either.
 func (h *handlers) verifyKey(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("key")
-	raw, needed, client := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission"), f.Address("client_ip")
+	raw, needed, client := f.Text("key", maxSmallBody), h.lookup.Scope(x.Request.Context(), f, "permission"), f.Address("client_ip")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (h *handlers) verifyKey(x *exchange.Exchange) error {
 	return x.OK(body)
 }
 
-// maxShownKey is the most characters that are read as a key.
+// maxShownKey is the most characters that are read as a credential, or as the name of a key.
 const maxShownKey = 512
 
 // outcome returns the code of what the checks of a key decided. An error means that a check could not be made.

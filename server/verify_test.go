@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,7 @@ func TestVerify(t *testing.T) {
 		for shown, code := range map[string]string{
 			"":                          "invalid_key",
 			"svc_x":                     "invalid_key",
+			strings.Repeat("x", 60_000): "invalid_key", // a client sends what it likes
 			access.Mint("svc").Reveal(): "invalid_key",
 			token.Reveal():              "wrong_scheme",
 			goneRaw.Reveal():            "key_revoked",
