@@ -113,12 +113,12 @@ func (f *Form) CheckExternalID(name string, text *string) *string {
 
 const maxWebURL = 2048
 
-// WebURL returns the absolute URL of a web page, which a browser may open.
+// WebURL returns the absolute URL of a web page, which a browser may open. url.Parse takes https://<tenant>.example, and browsers do not.
 func (f *Form) WebURL(name string) *string {
 	const must = "be an absolute URL with http or https, such as https://shop.example/settings"
 	return f.Matching(name, f.Line(name, maxWebURL), must, func(text string) bool {
 		u, err := url.Parse(text)
-		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil
+		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil && !strings.ContainsAny(u.Host, "<>")
 	})
 }
 

@@ -122,7 +122,7 @@ func TestWebURL(t *testing.T) {
 	t.Parallel()
 	for text, valid := range map[string]bool{
 		"https://shop.example/settings?a=b": true, "http://shop.example": true, "ftp://shop.example/": false, "javascript://shop.example/%0aalert(1)": false,
-		"https:///settings": false, "https://user@shop.example/": false, "/settings": false, "https://[": false,
+		"https:///settings": false, "https://user@shop.example/": false, "/settings": false, "https://[": false, "https://<tenant>.shop.example/": false,
 	} {
 		f := form.Parse([]byte(`{"return_url":"` + text + `"}`))
 		if got := f.WebURL("return_url"); (f.Err() == nil && got != nil) != valid {
