@@ -9,7 +9,7 @@ import { createStore, useStore } from './ui/store.js';
 
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
 // me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
-// refusedLink: the error of a sign-in link, or of a sign-in with the identity provider, while an earlier session goes on.
+// refusedLink: the error of signing in or out, while a session goes on.
 // offeredLink: { link, who } of a one-time link that would sign in somebody else than who is signed in.
 // ended: the session has ended while a page is open; what was typed stays.
 export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null, offeredLink: null });
@@ -36,10 +36,10 @@ export const said = (text) => (isOperator() ? text : named(text).replace(/needs 
     return start || at === 0 ? start + words[0].toUpperCase() + words.slice(1) : words;
   }));
 
-// isShown reports whether somebody sees a page. A portal link shows the pages that the host has chosen. The overview is about subscriptions.
+// isShown reports whether somebody sees a page. The host chooses the pages of a portal. The overview is about subscriptions.
 export const isShown = ({ path, needs }) => can(needs) && (!session.get().portal || settings.portal.includes(path.split('/')[1] || 'subscriptions'));
 
-// linkTo returns the URL of a page; undefined if somebody does not see it.
+// linkTo is href of a page that is shown, else undefined.
 export const linkTo = (path, needs, query) => (isShown({ path, needs }) ? href(path, query) : undefined);
 
 // actsEverywhere reports whether somebody may act in all organizations, whoever belongs to them.
@@ -199,9 +199,11 @@ function rememberPortal(portal) {
 }
 
 export async function signOut() {
-  await api.delete('/session/', asMyself).catch((refused) => {
-    if (refused.status !== 401 && refused.status !== 404) throw refused;
-  });
+  const refused = await api.delete('/session/', asMyself).catch((error) => error);
+  if (refused && refused.status !== 401 && refused.status !== 404) {
+    refused.heading = 'Signing out did not work';
+    return session.set({ refusedLink: refused });
+  }
   const back = session.get().portal?.return_url;
   tabs.postMessage('');
   if (back) location.assign(back); // there is no other way to sign in for a customer

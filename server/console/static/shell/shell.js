@@ -66,13 +66,13 @@ function Away() {
   return html`<div class="away"><${Bar} tone="warning" title=${away}><p>Trying again. What you typed stays.</p><//></div>`;
 }
 
-// RefusedLink says that a link did not work, and that the earlier session goes on.
+// RefusedLink says what did not work, and that the earlier session goes on.
 function RefusedLink() {
   const { refusedLink, home } = useSession();
   if (!refusedLink) return null;
   return html`<div class="away">
-    <${Bar} tone="warning" title=${refusedLink.code === 'invalid_link' ? 'This link does not work' : 'The sign-in did not work'}>
-    <p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
+    <${Bar} tone="warning" title=${refusedLink.heading ?? (refusedLink.code === 'invalid_link' ? 'This link does not work' : 'The sign-in did not work')}>
+    <p><bdi>${refusedLink.message}</bdi> You are still signed in as <${Who} who=${home} />.</p>
     <div><button type="button" class="button" onClick=${() => session.set({ refusedLink: null })}>Close</button></div><//></div>`;
 }
 

@@ -29,6 +29,5 @@ export const SubmitButton = ({ busy, kind = 'primary', disabled, children }) => 
   class=${cx('button', kind, busy && 'busy')} aria-disabled=${blocked(disabled || busy)} aria-busy=${busy}
   onClick=${(event) => { if (disabled || busy) event.preventDefault(); }}><span>${children}</span></button>`;
 
-// LinkButton is nothing without a href.
 export const LinkButton = ({ href, kind, icon, children, ...rest }) =>
   href && html`<a class=${cx('button', kind)} href=${href} ...${rest}>${icon && html`<${Icon} name=${icon} />`}<span>${children}</span></a>`;
