@@ -49,7 +49,7 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
 		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: access.NullIfEmpty(a.Error), Hint: hintOf(a.Error),
-		AttemptedAt: exchange.Time(a.AttemptedAt), NextAttemptAt: (*exchange.Time)(s.NextAttempt(a.RowID>>8, a.NextAttemptAt, time.Now().UnixMilli())),
+		AttemptedAt: exchange.Time(a.AttemptedAt), NextAttemptAt: (*exchange.Time)(s.NextAttempt(webhook.DeliveryRow(a.RowID), a.NextAttemptAt, time.Now().UnixMilli())),
 	}
 }
 
