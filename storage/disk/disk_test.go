@@ -244,3 +244,19 @@ func TestFree(t *testing.T) {
 		t.Error("room where there is nothing")
 	}
 }
+
+// A relative path needs the working directory, which sudo keeps although the other user may not read it.
+func TestAWorkingDirectoryThatCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := disk.Locate("keyhook.db")
+	if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), "working directory; change to another one, such as /") {
+		t.Errorf("error %v", err)
+	}
+	if path, _, err := disk.Locate("/nowhere/keyhook.db"); err != nil || path != "/nowhere/keyhook.db" {
+		t.Errorf("%s, error %v", path, err)
+	}
+}

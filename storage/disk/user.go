@@ -31,7 +31,7 @@ func Locate(path string) (resolved string, user User, err error) {
 	if !filepath.IsAbs(path) { // joined, not cleaned: ".." after a link is not the directory before the link
 		dir, err := os.Getwd()
 		if err != nil {
-			return "", user, err
+			return "", user, refuse(err, fmt.Sprintf("this process (%s) may not use its working directory", user), "change to another one, such as /, and name the files with their whole paths")
 		}
 		path = dir + "/" + path
 	}
