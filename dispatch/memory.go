@@ -26,11 +26,7 @@ func (l *lane) maxQueued() int {
 
 func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	w := weight(j)
-	switch {
-	case !l.isCurrent():
-	case l.isFailing():
-		limit = 1
-	case l.bucket != nil:
+	if l.isCurrent() && l.bucket != nil {
 		limit = l.maxQueued()
 	}
 	if l.stages[queued] >= limit || !s.lanes.hasRoom(l, w) {
