@@ -53,3 +53,22 @@ func TestNothingWaitsForDroppedDeliveries(t *testing.T) {
 		}
 	})
 }
+
+// TestARecoveryWaitsForNoRetry recovers an ordered subscription whose first delivery waits for a retry.
+func TestARecoveryWaitsForNoRetry(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Policy: policy(5, 2, 15)})
+		sub := x.subscribe(t, "a.example", respond(500))
+		x.setOrdered(t, sub, true)
+		x.publish(t, 3)
+		time.Sleep(2 * time.Minute) // the fourth attempt of the first delivery follows after four minutes
+		x.setReceiver("a.example", respond(200))
+		if r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{}); err != nil || r.Pending != 3 {
+			t.Fatalf("%+v, error %v", r, err)
+		}
+		time.Sleep(time.Second)
+		if h := x.health(t, sub); h.PendingDeliveries != 0 {
+			t.Errorf("%d deliveries wait after a recovery", h.PendingDeliveries)
+		}
+	})
+}

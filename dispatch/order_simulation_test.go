@@ -29,6 +29,7 @@ type orderedReceiver struct {
 	simulatedReceiver
 	ordered     bool
 	redelivered map[string]bool // events
+	recovered   []int64         // when, in milliseconds
 
 	mu  sync.Mutex
 	log []*orderedRequest
@@ -131,6 +132,7 @@ func (m *orderSimulation) stepInOrder() {
 	case n < 72:
 		m.limitRate(r.Subscription, r.host, []int64{0, 1, 10, 100}[m.random.IntN(4)])
 	case n < 77:
+		r.recovered = append(r.recovered, time.Now().UnixMilli())
 		_, _ = m.Queue.Recover(ctx, m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}) // refused while the plan has no webhooks
 	case n < 80:
 		if attempts := m.attempts(m.t, r.Subscription); len(attempts) > 0 {
@@ -202,7 +204,7 @@ func (m *orderSimulation) checkOrder() {
 		}
 		m.faults.trace.records(m.t, m.fixture, r.host, r.Subscription)
 		m.findRecords(r, places)
-		checkRetries(m.t, m.attempts(m.t, r.Subscription))
+		checkRetries(m.t, m.attempts(m.t, r.Subscription), r.recovered...)
 		if r.ordered {
 			r.checkOrder(m.t)
 		}

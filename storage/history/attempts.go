@@ -19,7 +19,7 @@ const (
 	attemptColumns = `
 		a.id AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
 		a.attempt_number, a.cause, a.outcome, a.response_status, a.response_body, a.response_headers, a.duration_ms, a.error, a.attempted_at,
-		iif(d.state = ` + delivery.Pending + ` AND d.attempts = a.attempt_number, a.next_attempt_at, NULL) AS next_attempt_at`
+		iif(d.state = ` + delivery.Pending + ` AND d.attempts = a.attempt_number, min(a.next_attempt_at, d.due_at), NULL) AS next_attempt_at`
 
 	attemptJoins = `
 		CROSS JOIN deliveries d ON d.id = a.delivery_id
