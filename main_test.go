@@ -270,7 +270,7 @@ var budget = map[string]int{
 	"storage/pending":              380,
 	"storage/principal":            700,
 	"storage/publicid":             70,
-	"storage/queue":                2840,
+	"storage/queue":                2850,
 	"storage/quota":                210,
 	"storage/redact":               60,
 	"storage/retention":            1040,
@@ -284,7 +284,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50590 // the aim is 50,000
+	budgetOfAll    = 50600 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
