@@ -274,10 +274,17 @@ func (w *world) recover(s *subscription, since *time.Time) {
 		w.call(s.of, nil, path, body).Want(w.t, http.StatusForbidden, "plan_capability_required")
 		return
 	}
-	w.know(func() { s.active, s.repeated = true, true })
-	for range 2 { // the second sends nothing
+	w.know(func() {
+		s.active, s.repeated, s.recovering = true, true, true
+		for id, t := range s.last {
+			t.wait = 0
+			s.last[id] = t
+		}
+	})
+	for range 2 { // the second makes no delivery
 		w.call(s.of, nil, path, body).Want(w.t, http.StatusAccepted, "")
 	}
+	w.know(func() { s.recovering = false })
 }
 
 // makeKey makes an API key.

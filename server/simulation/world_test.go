@@ -102,20 +102,21 @@ type event struct {
 
 // subscription is a subscription and its receiver.
 type subscription struct {
-	id, host string
-	of       *customer
-	secret   string
-	previous string    // the secret before
-	overlap  time.Time // until then, the previous secret signs too
-	rotating bool      // nobody knows which secret signs
-	kinds    []string  // patterns
-	least    int       // its filter: amount gte least; 0 is none
-	ordered  bool
-	active   bool
-	deleted  bool
-	repeated bool // recovered, replayed, redelivered or discarded, so that the order says nothing any more
-	mood     string
-	turn     int
+	id, host   string
+	of         *customer
+	secret     string
+	previous   string    // the secret before
+	overlap    time.Time // until then, the previous secret signs too
+	rotating   bool      // nobody knows which secret signs
+	kinds      []string  // patterns
+	least      int       // its filter: amount gte least; 0 is none
+	ordered    bool
+	active     bool
+	deleted    bool
+	recovering bool // its retries are due at once
+	repeated   bool // recovered, replayed, redelivered or discarded, so that the order says nothing any more
+	mood       string
+	turn       int
 
 	must  map[string]bool // events that it must get, by id
 	may   map[string]bool // events that it may get: what a change, a repair or a loss of the answer leaves open
@@ -294,7 +295,7 @@ func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
 	w.trace.Delay("response", q.URL.Host, id, attempt)
 	w.mu.Lock()
 	if !isTest(q.Header) {
-		s.last[id] = w.outcome(number, q, response)
+		s.last[id] = w.outcome(s, number, q, response)
 	}
 	if s.last[id].took && !isOther(q.Header) && !slices.Contains(s.took, id) {
 		s.took = append(s.took, id)
@@ -302,14 +303,15 @@ func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// outcome is a request that has ended. Without a response, it may have been cut off, and then the next one need not wait.
-func (w *world) outcome(number int, q *http.Request, r *http.Response) try {
+// outcome is a request that has ended. The next one need not wait if it may have been cut off, because there was no response, or if it ended
+// during a recovery.
+func (w *world) outcome(s *subscription, number int, q *http.Request, r *http.Response) try {
 	now := try{number: number, ended: time.Now()}
 	switch {
 	case w.dead || r == nil && q.Context().Err() != nil:
 	case r != nil && r.StatusCode < 300:
 		now.took = true
-	case number < 5:
+	case number < 5 && !s.recovering:
 		now.wait = []time.Duration{12 * time.Second, 48 * time.Second, 192 * time.Second, 480 * time.Second}[number-1]
 		if r != nil && r.StatusCode == http.StatusTooManyRequests {
 			now.wait = max(now.wait, retryAfter)
