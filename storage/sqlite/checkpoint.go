@@ -24,6 +24,7 @@ var defaultLogBounds = LogBounds{Restart: 48 << 20, Warn: disk.LongLog}
 type checkpointer struct {
 	db        *sqlx.DB
 	done      int64                              // the number of commits at the last checkpoint; used by watch only
+	cuts      bool                               // see cutLog; used by watch only
 	restartAt time.Time                          // earliest time of the next restart of the log; used by watch only
 	logLong   atomic.Bool                        // the log is longer than LogBounds.Warn
 	checking  atomic.Pointer[context.CancelFunc] // cancels the running check of a table
@@ -58,6 +59,9 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	if commits == f.checkpointer.done && !f.logLong.Load() {
 		return nil
 	}
+	if err := f.cutLog(ctx); err != nil {
+		return err
+	}
 	result, err := f.runCheckpoint(ctx, "PASSIVE")
 	if err != nil {
 		return err
@@ -69,6 +73,24 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	}
 	f.restartAt = time.Now().Add(restartPause)
 	return f.restartLog(ctx, drain)
+}
+
+// cutLog has the write-ahead log cut to its new end whenever it begins again, if Litestream replicates the file. Litestream that was away
+// meanwhile would find the end of what it had seen behind that, believe that it had missed nothing, and leave out what was written in
+// between. Commits to a log that grows cost more, so other files keep a long one.
+func (f *File) cutLog(ctx context.Context) error {
+	c := &f.checkpointer
+	if c.cuts {
+		return nil
+	}
+	if err := c.db.GetContext(ctx, &c.cuts, "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')"); err != nil || !c.cuts {
+		return err
+	}
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	_, err := f.tx.conn.ExecContext(ctx, "PRAGMA journal_size_limit = 0")
+	c.cuts = err == nil
+	return err
 }
 
 func (f *File) runCheckpoint(ctx context.Context, kind string) (result checkpointed, err error) {
