@@ -63,9 +63,9 @@ func (h *handlers) createSession(c *call) error {
 	return c.Created("/api/v1/session/", body)
 }
 
-// otherSession returns the principal of the session of somebody else that a link replaces; without a session if there is none. It refuses the
-// link unless it may replace that: anybody can send a link of their own, and what is done after it belongs to the sender. A customer with a new
-// link is not somebody else.
+// otherSession returns the principal of somebody else whose session a link replaces. The principal has no session if there is none. A link
+// that may not replace it is refused: anybody can send a link of their own, and what is done after it belongs to the sender. A customer
+// with a new link is not somebody else.
 func (h *handlers) otherSession(c *call, replaces bool) (other access.Principal, err error) {
 	present := check.Run{Presented: h.reader.Read(c.Request, false), Last: access.CheckLookUp}
 	if c.run.Kind != credential.Link || present.Kind != credential.Session {

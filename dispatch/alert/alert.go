@@ -218,7 +218,7 @@ func (a *Alerter) look(ctx context.Context) {
 		}
 	}
 	err := errors.Join(a.tellSubscriptions(ctx, now),
-		a.tellCredentials(ctx, now, CredentialsLeaked, webhook.Leak), a.tellCredentials(ctx, now, CredentialsExpire, webhook.Expiry))
+		a.tellCredentials(ctx, now, CredentialsLeaked), a.tellCredentials(ctx, now, CredentialsExpire))
 	if err != nil && !a.readFails { // the first of several failures
 		a.log.Warn("cannot read of what alerts must tell; the server tries again", "error", err)
 	}
@@ -239,10 +239,10 @@ func (a *Alerter) mayTell(kind Kind, due bool, now time.Time) bool {
 }
 
 // tellCredentials sends alerts about API keys and access tokens.
-func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, concern webhook.Concern) error {
-	read := a.options.Store.Expiring
-	if concern == webhook.Leak {
-		read = a.options.Store.Leaked
+func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind) error {
+	read, concern := a.options.Store.Expiring, webhook.Expiry
+	if kind == CredentialsLeaked {
+		read, concern = a.options.Store.Leaked, webhook.Leak
 	}
 	all, err := read(ctx, now.UnixMilli(), maxUntold)
 	var due []webhook.CredentialNews

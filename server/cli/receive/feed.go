@@ -82,7 +82,7 @@ func (l *listener) readFeed(ctx context.Context) error {
 	if o.cursorFile != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--cursor-file: %w", err)
 	}
-	at, err := strings.TrimSpace(string(cursor)), error(nil)
+	at, err := strings.TrimSpace(string(cursor)), error(nil) // no file yet is no error
 	if query.Has("since") {
 		at, err = l.readPage(ctx, query)
 	}
