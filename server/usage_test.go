@@ -277,6 +277,8 @@ func TestUsageLists(t *testing.T) {
 
 	t.Run("of all organizations need platform:read, and all need api_keys:read", func(t *testing.T) {
 		t.Parallel()
+		f := start(t) // the other tests count days of keys, and these keys have some
+		owner, _ := storagetest.Organization(t, f.Store, "narrow", "growth", access.RoleOwner)
 		_, narrow := storagetest.Key(t, f.Store, owner, access.EventsRead)
 		_, reads := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 		for _, path := range []string{usageOfKeys, usageOfOrganizations} {
