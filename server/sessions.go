@@ -63,7 +63,7 @@ func (h *handlers) createSession(c *call) error {
 	return c.Created("/api/v1/session/", body)
 }
 
-// otherSession returns the principal of somebody else whose session a link replaces. The principal has no session if there is none. A link
+// otherSession returns the principal whose session a link replaces, if that is somebody else. Otherwise the principal has no session. A link
 // that may not replace it is refused: anybody can send a link of their own, and what is done after it belongs to the sender. A customer
 // with a new link is not somebody else.
 func (h *handlers) otherSession(c *call, replaces bool) (other access.Principal, err error) {

@@ -18,7 +18,6 @@ import (
 
 // checks lists the checks of a credential in the order in which they are made. The first one that fails decides the
 // response. A request that fails before the rate limit does not count against it.
-//
 // This list is the only one. Requests, forward authentication, verify and explain all run it with Checker.Check.
 var checks = [access.CheckPassed]func(*Checker, context.Context, *Run) error{
 	access.CheckParse:        (*Checker).parsed,       // 401: the credential has no valid form; 429: too many failures from this address

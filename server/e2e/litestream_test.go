@@ -95,7 +95,7 @@ func TestLitestream(t *testing.T) {
 	replication.await(t, copied, 300)
 	publish(20)
 	replication.await(t, copied, 320)
-	publish(30) // of which the replica may have some
+	publish(30) // the replica may have some of them
 	replication.kill()
 	publish(30)
 	p.end(syscall.SIGKILL)
