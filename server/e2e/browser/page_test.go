@@ -171,6 +171,14 @@ func (p *page) expectPath(path string) {
 // that the server does not answer.
 func (p *page) allow(status int, prefix string) { p.watch.allow(status, prefix) }
 
+// signOut signs out name. A page reads its lists again every few seconds, so one reading may come after the end of the session.
+func (p *page) signOut(name string) {
+	p.tb.Helper()
+	p.allow(http.StatusUnauthorized, "/api/v1/")
+	p.click("button", name)
+	p.click("menuitem", "Sign out")
+}
+
 // settled is true when the page has painted and nothing on it is busy.
 const settled = `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
 	done(document.readyState === "complete" && !document.querySelector('[aria-busy="true"]')))))`

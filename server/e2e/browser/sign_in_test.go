@@ -24,8 +24,7 @@ func TestSignIn(t *testing.T) {
 		if strings.Contains(p.path(), "link=") {
 			t.Errorf("the link stays in the history: %s", p.path())
 		}
-		p.click("button", "admin")
-		p.click("menuitem", "Sign out")
+		p.signOut("admin")
 		p.expectElement("heading", "Sign in")
 		p.allow(http.StatusUnauthorized, "/api/v1/session/")
 		p.visit("/console/")
@@ -164,8 +163,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		p.reload()
 		p.expectElement("button", "Second")
 		p.look("sign-in-oidc-switched")
-		p.click("button", "Ida")
-		p.click("menuitem", "Sign out")
+		p.signOut("Ida")
 		p.expectElement("link", button)
 	})
 }
@@ -176,7 +174,7 @@ func TestASecondTab(t *testing.T) {
 	s := start(t)
 	acme := s.customer(t, "Acme")
 	one := open(t, s.base)
-	one.allow(http.StatusUnauthorized, "/api/v1/")
+	one.allow(http.StatusUnauthorized, "/api/v1/session/")
 	one.visit("/console/events/")
 	two := one.tab()
 	two.allow(http.StatusUnauthorized, "/api/v1/")
@@ -185,8 +183,7 @@ func TestASecondTab(t *testing.T) {
 	two.click("button", "Sign in")
 	two.expect("No subscription yet")
 	one.expectElement("heading", "Events")
-	one.click("button", "Owner of Acme")
-	one.click("menuitem", "Sign out")
+	one.signOut("Owner of Acme")
 	one.expectElement("heading", "Sign in")
 	two.expectElement("heading", "Sign in")
 	one.fill("Access token", operatorToken) // somebody else
