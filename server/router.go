@@ -24,6 +24,8 @@ var methods = []string{
 	http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut,
 }
 
+var inTree = strings.NewReplacer("{", ":", "}", "") // a path of the table, as httprouter writes it
+
 // fill fills an empty router from the table, with and without the last slash of each path. A route without a handler is not
 // served.
 func (r *router) fill(table []route) {
@@ -43,7 +45,7 @@ func (r *router) fill(table []route) {
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, path := range paths {
 			for _, method := range at {
-				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
+				r.tree.Handle(method, inTree.Replace(path), handle)
 			}
 			if !strings.Contains(path, "{") {
 				r.fixed[path] = append(r.fixed[path], at...)
