@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -185,7 +186,7 @@ func (h *handlers) reportLeak(c *call) error {
 	}
 	h.checker.Failed(c.Client)
 	began := time.Now()
-	if leaked, ok := access.Opaque(*raw); ok {
+	if leaked, ok := access.Opaque(strings.TrimSpace(*raw)); ok { // a text that was copied may end with a new line
 		if err := h.options.Store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func TestLeakedCredentials(t *testing.T) {
 		_, kept := storagetest.Key(t, f.Store, owner, access.EventsRead)
 		_, otherKey := storagetest.Key(t, f.Store, other, access.EventsRead)
 		for range 2 {
-			f.report(t, peer, key.Reveal()).Want(t, http.StatusNoContent, "")
+			f.report(t, peer, " "+key.Reveal()+"\n").Want(t, http.StatusNoContent, "")
 			f.report(t, peer, token.Reveal()).Want(t, http.StatusNoContent, "")
 		}
 		for as, want := range map[string]string{

@@ -105,6 +105,42 @@ func TestOrganizationRate(t *testing.T) {
 	}
 }
 
+// TestRefusedByTheOrganization asks with a new key while the window of its organization has nothing left.
+func TestRefusedByTheOrganization(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		f.Do(t, "POST /api/v1/plans/", servertest.Operator,
+			`{"name":"one","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3,"max_api_keys":1}`).Want(t, 201, "")
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "one", access.RoleOwner)
+		ask := func(raw access.Credential) servertest.Response {
+			return f.Do(t, "GET /api/v1/events/", servertest.APIKey(raw), "")
+		}
+		key, raw := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		for range 3 {
+			ask(raw).Want(t, 200, "")
+		}
+		if err := f.Store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, key.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(35 * time.Second)
+		_, fresh := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		for range 5 {
+			if got := ask(fresh).Want(t, 429, "rate_limited"); got.Header.Get("Retry-After") != "25" || got.Header.Get("X-RateLimit-Remaining") != "3" {
+				t.Errorf("refused with %v", got.Header)
+			}
+		}
+		verdict := f.Do(t, "POST /api/v1/auth/verify/", servertest.Operator, `{"key":"`+fresh.Reveal()+`"}`)
+		if want := `"remaining":0,"reset_at":"` + time.Now().Add(25*time.Second).UTC().Format("2006-01-02T15:04:05"); !strings.Contains(verdict.Text, want) {
+			t.Errorf("the verdict is %s, and its window is not the one that refuses: %s", verdict.Text, want)
+		}
+		time.Sleep(25 * time.Second)
+		for range 3 {
+			ask(fresh).Want(t, 200, "")
+		}
+	})
+}
+
 // TestOrganizationRateOfPlans computes the limit of all keys of an organization together.
 func TestOrganizationRateOfPlans(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func (f *testServer) customer(t *testing.T, name string) (c searched) {
 	}
 	f.Attempted(t, owner, webhook.Subscription{RowID: row, ID: c.sub}, 1)
 	c.attempt, _ = f.List(t, c.token, "/api/v1/webhooks/subscriptions/"+c.sub+"/deliveries/").Data[0]["id"].(string)
-	key := f.Do(t, "POST /api/v1/api-keys/", c.token, `{"name":"`+name+`-ci","scope":"events:read"}`).Want(t, 201, "")
+	key := f.Do(t, "POST /api/v1/api-keys/", c.token, `{"name":"`+name+`-ci","external_id":"`+name+`-gateway","scope":"events:read"}`).Want(t, 201, "")
 	c.key, c.prefix = key.Field("id"), key.Field("key_prefix")
 	c.tokenID = f.Do(t, "POST /api/v1/users/"+c.user+"/access-tokens/", servertest.Operator, `{"organization_id":"`+c.organization+`","name":"`+name+`-token"}`).Want(t, 201, "").Field("id")
 	c.aud, _ = f.List(t, c.token, "/api/v1/audit-events/").Data[0]["id"].(string)
@@ -93,7 +93,7 @@ func (c searched) textsOfCustomer(name string) map[string]string {
 		"https://" + name + ".example.com/ho": "subscription " + c.sub,
 		c.event:                               "event " + c.event, name + "-order-1": "event " + c.event,
 		c.attempt: "attempt " + c.attempt,
-		c.key:     "api_key " + c.key, c.prefix: "api_key " + c.key, strings.TrimSuffix(c.prefix, "…"): "api_key " + c.key,
+		c.key:     "api_key " + c.key, name + "-gateway": "api_key " + c.key, c.prefix: "api_key " + c.key, strings.TrimSuffix(c.prefix, "…"): "api_key " + c.key,
 		strings.ToUpper(name) + "-c": "api_key " + c.key, " \u200f" + c.key + "\u202c\n": "api_key " + c.key,
 		c.aud: "audit_event " + c.aud,
 	}

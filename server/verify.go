@@ -36,8 +36,8 @@ type rateWindowBody struct {
 }
 
 // verifyKey makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key is valid or
-// not, and however long it is: the response is about the key, not about the caller, whose clients send what they like. So the caller is not
-// throttled for invalid keys either.
+// not: the response is about the key, not about the caller, whose clients send what they like. So the caller is not throttled for invalid keys
+// either. A body of more than 64 KiB is refused as everywhere.
 func (h *handlers) verifyKey(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("key")
@@ -79,6 +79,9 @@ func (body *verifyBody) describe(run *check.Run) {
 	body.Scope, body.Plan, body.Metadata = &scope, &p.Plan.Name, json.RawMessage(p.Key.Metadata)
 	if run.Windowed && run.At >= access.CheckRateLimit {
 		w := run.Window
+		if w.Allowed && body.Code == check.CodeRateLimited {
+			w = run.OrganizationWindow // it refuses
+		}
 		body.RateLimit = &rateWindowBody{w.Limit, w.Remaining, exchange.Time(time.Now().Add(w.Reset).UnixMilli())}
 	}
 }

@@ -66,7 +66,7 @@ type Run struct {
 	Authenticated      bool             // Principal is set
 	Windowed           bool             // the key has a limit, and Window is set
 	Window             limiter.Result   // of the key
-	OrganizationWindow limiter.Result   // of all keys of the organization; set if Window allowed the request
+	OrganizationWindow limiter.Result   // of all keys of the organization; set if the rate limit was checked
 	RetryAfter         time.Duration    // how long to wait after a 429
 
 	state      *access.CredentialState // from Find
@@ -266,8 +266,8 @@ func (k *Checker) plan(_ context.Context, c *Run) error {
 		"The organization's plan does not include API keys; ask an operator to change the plan.")
 }
 
-// rateLimit counts the request in the window of its key and then in that of all keys of the organization. The plan of
-// the key's own organization has both limits. Other credentials have a rate for each organization; a credential that may act in
+// rateLimit counts the request in the window of its key and in that of all keys of the organization, unless one of them has no request
+// left: what one refuses does not use up the other. The plan of the key's own organization has both limits. Other credentials have a rate for each organization; a credential that may act in
 // every organization, as the host's own back end, has none.
 func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 	p := &c.Principal
@@ -278,7 +278,7 @@ func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 		wait, allowed := k.tokens.take(p.Home.RowID)
 		if !allowed {
 			c.RetryAfter = wait
-			return fault.New(fault.Limited, codeRateLimited, "The organization's limit of %d requests a second without an API key is used up; "+
+			return fault.New(fault.Limited, CodeRateLimited, "The organization's limit of %d requests a second without an API key is used up; "+
 				"try again later, or use an API key, which has the limit of the plan.", k.tokens.perSecond)
 		}
 		return nil
@@ -286,29 +286,29 @@ func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 	if p.Plan.RateLimitPerMinute == nil {
 		return nil
 	}
-	limit := *p.Plan.RateLimitPerMinute
-	c.Windowed, c.Window = true, k.count(c, p.Key.Window, limit)
+	limit, organizationLimit := *p.Plan.RateLimitPerMinute, p.Plan.OrganizationRate()
+	organization := -p.Home.RowID // the windows of keys are positive numbers
+	c.OrganizationWindow = k.limiter.Peek(organization, organizationLimit)
+	counts := c.Find == nil && c.OrganizationWindow.Allowed // a dry run only reads
+	if counts {
+		c.Windowed, c.Window = true, k.limiter.Take(p.Key.Window, limit)
+	} else {
+		k.peek(c)
+	}
 	if !c.Window.Allowed {
 		c.RetryAfter = c.Window.Reset
-		return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up; "+
+		return fault.New(fault.Limited, CodeRateLimited, "The key's limit of %d requests a minute is used up; "+
 			"try again later, or ask an operator for a plan with a higher api_rate_limit_per_minute.", limit)
 	}
-	organizationLimit := p.Plan.OrganizationRate()
-	c.OrganizationWindow = k.count(c, -p.Home.RowID, organizationLimit) // the windows of keys are positive numbers
+	if counts {
+		c.OrganizationWindow = k.limiter.Take(organization, organizationLimit)
+	}
 	if !c.OrganizationWindow.Allowed {
 		c.RetryAfter = c.OrganizationWindow.Reset
-		return fault.New(fault.Limited, codeRateLimited, "The organization's API keys together made too many requests: their limit "+
+		return fault.New(fault.Limited, CodeRateLimited, "The organization's API keys together made too many requests: their limit "+
 			"of %d a minute is used up; try again later.", organizationLimit)
 	}
 	return nil
-}
-
-// count counts a request in a window. A dry run only reads the window.
-func (k *Checker) count(c *Run, window, limit int64) limiter.Result {
-	if c.Find != nil {
-		return k.limiter.Peek(window, limit)
-	}
-	return k.limiter.Take(window, limit)
 }
 
 // peek reads the window of a key that is refused before the rate limit, because the response shows the window too.
@@ -356,7 +356,8 @@ func (k *Checker) permission(_ context.Context, c *Run) error {
 	return cmp.Or(c.Principal.Permit(c.Needed), c.Principal.PermitAny(c.AnyOf))
 }
 
-const codeRateLimited = "rate_limited"
+// CodeRateLimited is the code of a request that a window refuses.
+const CodeRateLimited = "rate_limited"
 
 // errTooManyFailures refuses an address, or an invalid credential of it.
 var errTooManyFailures = fault.New(fault.Limited, "too_many_failures",

@@ -20,7 +20,7 @@ const (
 	maxVerified  = 10_000 // credentials remembered, in each of two halves
 )
 
-// How many lookups a second the addresses that have used up their failures get. One lookup takes about 20 µs.
+// How many lookups a second the addresses that have used up their failures get. One lookup takes about 75 µs.
 const (
 	blockedLookups    = 500   // each address
 	allBlockedLookups = 2_000 // all of them together

@@ -171,7 +171,7 @@ func (r *Request) rateLimitFacts() (value, passed, failed string) {
 	case !r.Windowed:
 		return fmt.Sprintf("%d a minute", *limit), "", ""
 	}
-	wait := max(check.Seconds(r.Window.Reset), check.Seconds(r.OrganizationWindow.Reset))
+	wait := check.Seconds(r.RetryAfter)
 	failed = fmt.Sprintf("The requests of this minute are used: those of the key, or those of all keys of its organization, which has the limit of one key times max_api_keys. "+
 		"Wait %d s, or raise the limit: PATCH /api/v1/plans/%s/ {\"api_rate_limit_per_minute\": %d}.", wait, plan, max(2**limit, 60))
 	return fmt.Sprintf("%d of %d left for %d s", r.Window.Remaining, *limit, check.Seconds(r.Window.Reset)),

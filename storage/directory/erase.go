@@ -57,10 +57,24 @@ func (d *Directory) UsersToClean(ctx context.Context, after int64, limit int) ([
 		WHERE erased_at IS NOT NULL AND cleaned_at IS NULL AND id > ? ORDER BY id LIMIT ?`, after, limit)
 }
 
-// EndUser ends the API keys, the access tokens and the memberships of an erased user.
+// EndUser ends the API keys, the access tokens and the memberships of an erased user. Each key that ends is in the audit log of its
+// organization, with a reason that tells it from others.
 func (d *Directory) EndUser(ctx context.Context, user int64) error {
+	if err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		var keys []issued
+		err = d.reads.In(ctx).List(&keys, "SELECT id, public_id, organization_id, name FROM api_keys WHERE user_id = ? AND revoked_at IS NULL LIMIT ?", user, batchRows)
+		for _, k := range keys {
+			if err == nil {
+				err = d.file.Write(ctx, d.audited(workFor(k.Organization), access.KeyRevoked), func(t *sqlite.Tx) error {
+					return d.revoke(t, access.System(k.Organization), apiKeys, k, map[string]any{"reason": "user_erased"})
+				})
+			}
+		}
+		return len(keys) == batchRows, err
+	}); err != nil {
+		return err
+	}
 	return d.inBatches(ctx, user, []batch{
-		{"api_keys", "user_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4)"},
 		{"access_tokens", "user_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = ''"},
 		{"memberships", "user_id", "organization_id", "DELETE FROM memberships"},
 	})

@@ -225,7 +225,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 
 func rotatable(k access.Key, now int64) error {
 	if k.RotatedTo != nil {
-		refused := fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one.", *k.RotatedTo)
+		refused := fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one, or create a new key if it has ended.", *k.RotatedTo)
 		refused.Existing = *k.RotatedTo
 		return refused
 	}

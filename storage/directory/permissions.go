@@ -67,7 +67,7 @@ func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) 
 
 func unknownPermissions(from sqlite.Reader, named access.Scope) (access.Scope, error) {
 	var known access.Scope
-	err := from.Get(&known, "SELECT coalesce(group_concat(key, ' '), '') FROM permissions")
+	err := from.Get(&known, "SELECT coalesce(group_concat(key, ' '), '') FROM permissions WHERE key IN (SELECT value FROM json_each(?))", sqlite.TextList(named.Keys()))
 	return named.Minus(known), err
 }
 
