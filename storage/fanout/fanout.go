@@ -3,13 +3,12 @@
 package fanout
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -43,18 +42,18 @@ func New(probedEvery time.Duration, log *slog.Logger) *Cache {
 	}
 }
 
-// The limits of the cache: some megabytes, for any number of types and subscriptions.
+// The limits of the cache: 30 MB at most, for any number of types and subscriptions.
 const (
-	maxCached        = 10_000
+	maxCached        = 50_000 // subscriptions, of about 300 bytes
 	maxCachedMatches = 200_000
 	listCost         = 20      // of a list of subscriptions, in rows
 	maxUpdated       = 100     // lists that a change of one subscription updates
 	maxConditions    = 8 << 20 // bytes of filters
-	filtersPerRead   = 100     // that are not in memory
+	rowsPerRead      = 100     // subscriptions or filters that are not in memory
 )
 
-// ReadCost is the cost of a filter that is not in memory, in filters that are.
-const ReadCost = 25
+// ReadCost is about the cost of reading a filter, in filters that are in memory: 20 for a small one, 200 for the largest.
+const ReadCost = 100
 
 // Subscription has the columns of a subscription that fan-out and the attempts need. It has no filter: an event may have thousands of
 // receivers, and their filters together are too large for memory.
@@ -123,30 +122,43 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	if s, ok := c.subscriptions[row]; ok {
 		return s, nil
 	}
-	var found struct {
+	if err := c.read(t, []int64{row}); err != nil {
+		return nil, err
+	}
+	if s, ok := c.subscriptions[row]; ok {
+		return s, nil
+	}
+	return &Subscription{Gate: webhook.Gate{Deleted: true}}, nil
+}
+
+// read reads subscriptions. If the cache is full, some others make room: those of an organization come and go together, so all of them
+// would be read again soon.
+func (c *Cache) read(t *sqlite.Tx, rows []int64) error {
+	found, err := sqlite.All[struct {
 		Subscription
 		Filter filter.Filter `db:"filter"`
-	}
-	err := t.Get(&found, `
+	}](t, `
 		SELECT `+delivery.GateColumns+`, `+delivery.Deleted+` AS deleted, s.id, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-		WHERE s.id = ?`, row)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return &Subscription{Gate: webhook.Gate{Deleted: true}}, nil
-	case err != nil:
-		return nil, fmt.Errorf("read subscription: %w", err)
+		WHERE s.id IN (SELECT value FROM json_each(?))`, sqlite.RowList(slices.Values(rows)))
+	if err != nil {
+		return fmt.Errorf("read subscriptions: %w", err)
 	}
-	s := found.Subscription
-	s.Host, s.ProbedEvery, s.Filtered = webhook.Hostname(s.Host), c.probedEvery, found.Filter != nil
-	if len(c.subscriptions) >= maxCached {
-		c.forget()
+	for other := range c.subscriptions { // in no order
+		if len(c.subscriptions)+len(found) <= maxCached {
+			break
+		}
+		c.Invalidate(other)
 	}
-	c.subscriptions[row] = &s
-	if s.Filtered {
-		c.keepFilter(t.Now(), row, found.Filter)
+	for i := range found {
+		s := &found[i].Subscription
+		s.Host, s.ProbedEvery, s.Filtered = webhook.Hostname(s.Host), c.probedEvery, found[i].Filter != nil
+		c.subscriptions[s.RowID] = s
+		if s.Filtered {
+			c.keepFilter(t.Now(), s.RowID, found[i].Filter)
+		}
 	}
-	return &s, nil
+	return nil
 }
 
 // keepFilter keeps a filter in memory if there is room. Once a minute it makes room, so that the filters of some organizations do not
@@ -195,6 +207,17 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 	if err != nil {
 		return nil, err
 	}
+	var unread []int64
+	for _, row := range matching {
+		if c.subscriptions[row] == nil {
+			unread = append(unread, row)
+		}
+	}
+	for rows := range slices.Chunk(unread, rowsPerRead) {
+		if err := c.read(t, rows); err != nil {
+			return nil, err
+		}
+	}
 	isAudit := access.IsAuditType(eventType)
 	to := make([]*Subscription, 0, len(matching))
 	for _, row := range matching {
@@ -209,17 +232,17 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 	return to, nil
 }
 
-// Filters returns how many filters these subscriptions have. One that must be read counts as ReadCost.
-func (c *Cache) Filters(subscriptions []*Subscription) (n int) {
+// Filters returns how many filters these subscriptions have, and how many of them must be read; see ReadCost.
+func (c *Cache) Filters(subscriptions []*Subscription) (n, unread int) {
 	for _, sub := range subscriptions {
 		if !sub.Filtered {
 			continue
 		}
 		if n++; c.filters[sub.RowID] == nil {
-			n += ReadCost - 1
+			unread++
 		}
 	}
-	return n
+	return n, unread
 }
 
 // Passing returns those of the receivers whose filters an event passes and that get a delivery of it, and the number of those that do
@@ -241,7 +264,7 @@ func (c *Cache) Passing(t *sqlite.Tx, receivers []*Subscription, data []byte) (t
 
 // refused returns the subscriptions whose filters an event does not pass. It reads the filters that are not in memory.
 func (c *Cache) refused(t *sqlite.Tx, receivers []*Subscription, d *filter.Document) (map[int64]bool, error) {
-	if c.Filters(receivers) == 0 {
+	if n, _ := c.Filters(receivers); n == 0 {
 		return nil, nil
 	}
 	refused, unread := map[int64]bool{}, []int64{}
@@ -252,7 +275,7 @@ func (c *Cache) refused(t *sqlite.Tx, receivers []*Subscription, d *filter.Docum
 			unread = append(unread, sub.RowID)
 		}
 	}
-	for rows := range slices.Chunk(unread, filtersPerRead) {
+	for rows := range slices.Chunk(unread, rowsPerRead) {
 		found, err := sqlite.All[struct {
 			RowID  int64         `db:"id"`
 			Filter filter.Filter `db:"filter"`
@@ -324,8 +347,21 @@ func PatternLists(patterns []string) (exact, prefix string) {
 
 // RegisterPasses gives statements the function of Passes, once for all databases of the process.
 var RegisterPasses = sync.OnceValue(func() error {
+	type parsed struct {
+		text string
+		filter.Filter
+	}
+	var latest atomic.Pointer[parsed] // a statement asks with the same filter for each row
 	return sqlite.RegisterFunction("passes", func(text string, body []byte) (bool, error) {
-		f, err := filter.Parse(text)
-		return err == nil && f.Passes(filter.DocumentOfBody(body)), err
+		p := latest.Load()
+		if p == nil || p.text != text {
+			f, err := filter.Parse(text)
+			if err != nil {
+				return false, err
+			}
+			p = &parsed{strings.Clone(text), f}
+			latest.Store(p)
+		}
+		return p.Passes(filter.DocumentOfBody(body)), nil
 	})
 })

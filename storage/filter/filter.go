@@ -52,7 +52,7 @@ type Condition struct {
 	Value json.RawMessage `json:"value"` // compact
 
 	parts []string
-	want  []scalar // what may stand at the path; more than one only for In
+	want  []scalar // what may stand at the path; more than one only for In, and then sorted
 }
 
 // Filter is passed by events that fulfil all its conditions. An empty filter is passed by every event.
@@ -81,15 +81,15 @@ func New(path string, op Op, value []byte) (c Condition, p *Problem) {
 }
 
 func (c *Condition) readValue() *Problem {
-	values := []json.RawMessage{c.Value}
+	value, err := decode(c.Value)
+	values := []any{value}
 	if c.Op == In {
-		values = nil
-		if json.Unmarshal(c.Value, &values) != nil || len(values) == 0 || len(values) > MaxValues {
+		if values, _ = value.([]any); len(values) == 0 || len(values) > MaxValues {
 			return &Problem{"value", "wrong_type", fmt.Sprintf("The operator in takes an array of 1 to %d values.", MaxValues)}
 		}
 	}
-	for _, text := range values {
-		value, err := decode(text)
+	c.want = make([]scalar, 0, len(values))
+	for _, value := range values {
 		want := scalarOf(value)
 		allowed, takes := "", "a string, a number, true, false or null"
 		switch c.Op {
@@ -105,40 +105,42 @@ func (c *Condition) readValue() *Problem {
 		switch {
 		case err != nil || strings.IndexByte(allowed, want.kind) < 0:
 			return &Problem{"value", "wrong_type", fmt.Sprintf("The operator %s takes %s.", c.Op, takes)}
-		case want.kind == number && (len(text) > maxNumber || !want.number.isUsual()):
+		case want.kind == number && (len(value.(json.Number)) > maxNumber || !want.number.isUsual()):
 			return &Problem{"value", "invalid", fmt.Sprintf("A number has at most %d characters, and an exponent of at most %d.", maxNumber, usualExponent)}
 		}
 		c.want = append(c.want, want)
 	}
+	slices.SortFunc(c.want, scalar.order)
 	return nil
 }
 
 // Fulfilled reports whether a document fulfils the condition.
 func (c *Condition) Fulfilled(d *Document) bool {
-	have := d.look(c)
-	if c.Op == Exists {
-		return have.exists == (c.want[0].text == "true")
+	have, want := d.look(c), c.want[0]
+	switch c.Op {
+	case Exists:
+		return have.exists == (want.text == "true")
+	case In:
+		_, found := slices.BinarySearchFunc(c.want, have.scalar, scalar.order)
+		return have.exists && found
 	}
-	compares := slices.ContainsFunc(c.want, func(want scalar) bool {
-		if !have.exists || have.kind != want.kind {
-			return false
-		}
-		order := have.compare(want)
-		switch c.Op {
-		case Less:
-			return order < 0
-		case LessOrEqual:
-			return order <= 0
-		case Greater:
-			return order > 0
-		case GreaterOrEqual:
-			return order >= 0
-		case Prefix:
-			return strings.HasPrefix(have.text, want.text)
-		}
-		return order == 0
-	})
-	return compares != (c.Op == NotEqual)
+	if !have.exists || have.kind != want.kind {
+		return c.Op == NotEqual
+	}
+	order := have.order(want)
+	switch c.Op {
+	case Less:
+		return order < 0
+	case LessOrEqual:
+		return order <= 0
+	case Greater:
+		return order > 0
+	case GreaterOrEqual:
+		return order >= 0
+	case Prefix:
+		return strings.HasPrefix(have.text, want.text)
+	}
+	return (order == 0) == (c.Op == Equal)
 }
 
 // Miss is the first condition that an event does not fulfil.

@@ -296,6 +296,34 @@ func BenchmarkFilters(b *testing.B) {
 	}
 }
 
+// BenchmarkTheLargestFilter reads a filter with as many conditions and values as are allowed, and evaluates it.
+func BenchmarkTheLargestFilter(b *testing.B) {
+	var large filter.Filter
+	values, members := make([]string, filter.MaxValues), make([]string, filter.MaxConditions)
+	for i := range values {
+		values[i] = fmt.Sprint(i)
+	}
+	for i := range members {
+		members[i] = fmt.Sprintf(`"f%d":%d`, i, filter.MaxValues-1)
+		large = append(large, condition(b, fmt.Sprintf("f%d", i), "in", "["+strings.Join(values, ",")+"]"))
+	}
+	text, d := large.Text(), filter.DocumentOf([]byte("{"+strings.Join(members, ",")+"}"))
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := filter.Parse(text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("evaluate", func(b *testing.B) {
+		for b.Loop() {
+			if !large.Passes(d) {
+				b.Fatal("not passed")
+			}
+		}
+	})
+}
+
 // TestALongValueIsReadOnce is not parallel, because it counts the memory of the process.
 func TestALongValueIsReadOnce(t *testing.T) {
 	const filters, size = 1000, 250_000

@@ -36,12 +36,12 @@ func scalarOf(value any) scalar {
 	return scalar{kind: nested}
 }
 
-// compare returns -1, 0 or 1. Both have the same kind.
-func (s scalar) compare(other scalar) int {
-	if s.kind == number {
+// order returns -1, 0 or 1. It is 0 only for two of the same kind.
+func (s scalar) order(other scalar) int {
+	if s.kind == number && other.kind == number {
 		return s.number.compare(other.number)
 	}
-	return strings.Compare(s.text, other.text)
+	return cmp.Or(cmp.Compare(s.kind, other.kind), strings.Compare(s.text, other.text))
 }
 
 // usualExponent limits the exponent of a number in a condition. So one that no variable holds, in an event, is still compared exactly

@@ -12,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/filter"
+	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -166,5 +167,32 @@ func TestFiltersCountInTheLimitsOfARequest(t *testing.T) {
 		if f, _ := fault.As(err); f == nil || f.Code != "too_many_filters" || !strings.Contains(f.Message, fmt.Sprintf("at most %d of these events", len(events)-1)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestFiltersBeyondTheMemoryCountMore has larger filters than the writer keeps, so it reads some of them for each event of a batch.
+func TestFiltersBeyondTheMemoryCountMore(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
+	organization := owner.Organization.RowID
+	large, problem := filter.New("text", filter.Equal, []byte(`"`+strings.Repeat("x", 3900)+`"`))
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	for range 900 {
+		if _, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), organization, webhook.SubscriptionChange{
+			URL: new("https://example.com/"), EventTypes: &webhook.Types{"wide"}, Filter: &filter.Filter{large},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := webhook.NewEvent{Type: "wide", Data: []byte(`{"text":"other"}`)}
+	if _, err := store.Queue.PublishEvents(t.Context(), organization, slices.Repeat([]webhook.NewEvent{event}, 2)); err != nil {
+		t.Errorf("two events: %v", err)
+	}
+	_, err := store.Queue.PublishEvents(t.Context(), organization, slices.Repeat([]webhook.NewEvent{event}, 10))
+	if f, _ := fault.As(err); f == nil || f.Code != "too_many_filters" {
+		t.Errorf("ten events: %v", err)
 	}
 }

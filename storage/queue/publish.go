@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -31,7 +33,8 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 		if err := t.fillRepeated(organization, events, published); err != nil {
 			return err
 		}
-		if err := checkPublishLimits(t, organization, events, published); err != nil {
+		audiences, err := checkPublishLimits(t, organization, events, published)
+		if err != nil {
 			return err
 		}
 		t.Quotas.Add(t.Tx, organization, access.OrganizationUse{Events: int64(countNew(published))})
@@ -40,7 +43,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 				continue
 			}
 			e.Mark = t.Catalogued.Mark(e.Type)
-			if published[i], err = t.publish(organization, e, 0); err != nil {
+			if published[i], err = t.publishTo(organization, e, 0, audiences[i]); err != nil {
 				return err
 			}
 		}
@@ -58,19 +61,37 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
 // events about health, see fanout.Cache.HealthNewsReceivers.
 func (t *tx) publish(organization int64, e webhook.NewEvent, about int64) (published webhook.Published, err error) {
-	has, err := t.Quotas.Of(t.Tx, organization)
-	if err != nil {
-		return published, err
-	}
 	receivers, err := t.receivers(organization, about, e.Type)
 	if err != nil {
 		return published, err
 	}
-	subscriptions, feeds, err := t.Fanout.Passing(t.Tx, receivers, e.Data)
+	to, err := t.audienceOf(receivers, e.Data)
 	if err != nil {
 		return published, err
 	}
-	filtered := len(receivers) - len(subscriptions) - feeds
+	return t.publishTo(organization, e, about, to)
+}
+
+// audience are those who want an event.
+type audience struct {
+	subscriptions []*fanout.Subscription // that get a delivery
+	feeds         int                    // that pass, and get none
+	filtered      int                    // subscriptions and feeds whose filter the event does not pass
+}
+
+// audienceOf evaluates the filters of receivers. It changes the slice.
+func (t *tx) audienceOf(receivers []*fanout.Subscription, data []byte) (audience, error) {
+	to, feeds, err := t.Fanout.Passing(t.Tx, receivers, data)
+	return audience{to, feeds, len(receivers) - len(to) - feeds}, err
+}
+
+// publishTo is publish to an audience that is known already.
+func (t *tx) publishTo(organization int64, e webhook.NewEvent, about int64, to audience) (published webhook.Published, err error) {
+	has, err := t.Quotas.Of(t.Tx, organization)
+	if err != nil {
+		return published, err
+	}
+	subscriptions, feeds, filtered := to.subscriptions, to.feeds, to.filtered
 	if about != 0 && access.HealthNews(e.Type) {
 		if subscriptions, err = t.Fanout.HealthNewsReceivers(t.Tx, organization, about, subscriptions); err != nil {
 			return published, err
@@ -132,8 +153,15 @@ func (q *Queue) countRepeated(ctx context.Context, organization int64, published
 	if len(repeated) == 0 {
 		return nil
 	}
-	if _, err := q.o.History.CountDeliveries(ctx, organization, repeated, math.MaxInt); err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
+	// Other events of the request are stored, so it waits as long as it may for its turn. A refusal would have them published twice.
+	for {
+		_, err := q.o.History.CountDeliveries(ctx, organization, repeated, math.MaxInt)
+		if err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.Unavailable || scan.Pause(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("count deliveries: %w", err)
+		}
 	}
 	for i := range published {
 		if published[i].Repeated {
@@ -234,8 +262,8 @@ func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, err
 		var receivers []*fanout.Subscription
 		receivers, err = t.receivers(organization, 0, events[i].Type)
 		cost += 1 + len(events[i].Data)/pageSize
-		if filters := t.Fanout.Filters(receivers); filters > 0 {
-			cost += len(events[i].Data)/parsedPerRow + filters/filtersPerRow
+		if n, unread := t.Fanout.Filters(receivers); n > 0 {
+			cost += len(events[i].Data)/parsedPerRow + (n+unread*fanout.ReadCost)/filtersPerRow
 		}
 	}
 	return cost, err
@@ -257,54 +285,51 @@ func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (c
 }
 
 // checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops at the first
-// delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed organization.
-func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	estimate, err := estimateDeliveries(t, organization, events)
-	if err != nil {
-		return err
+// delivery too many, so a refusal costs no more than an acceptance. It returns the audience of each new event, so that each filter is
+// evaluated once. Faults: Invalid, Limited; Conflict for a closed organization.
+func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) ([]audience, error) {
+	if _, err := t.Quotas.OfOpen(t.Tx, organization); err != nil {
+		return nil, err
 	}
-	size := 0
-	for _, e := range events {
-		size += len(e.Data)
-	}
-	q, err := t.Quotas.OfOpen(t.Tx, organization)
-	if err != nil || estimate <= maxDeliveries && size <= maxFiltered && q.Limit == nil {
-		return err
-	}
+	audiences := make([]audience, len(events))
 	deliveries, wanted, filters, filtered, bytes := 0, 0, 0, 0, 0
 	for i, e := range events {
 		if published[i].Repeated {
 			continue
 		}
-		subscriptions, err := t.receivers(organization, 0, e.Type)
+		receivers, err := t.receivers(organization, 0, e.Type)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if n := t.Fanout.Filters(subscriptions); n > 0 {
+		if n, unread := t.Fanout.Filters(receivers); n > 0 {
 			filters, filtered = filters+n, filtered+len(e.Data)
+			if i > 0 { // the first event may be the first since the start, and reads all of them
+				filters += unread * fanout.ReadCost
+			}
 		}
 		if i > 0 && (filters > maxFilters || filtered > maxFiltered) { // an event alone cannot be split
-			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
+			return nil, fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
 				"on %d MiB of events. A filter that does not fit into memory counts as %d. Nothing was published. "+
 				"Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, fanout.ReadCost, i)
 		}
-		if wanted += len(subscriptions); i > 0 && wanted > maxWanted {
-			return fault.New(fault.Invalid, "too_many_deliveries", "Subscriptions and feeds want the first %d of these %d events %d times in all, and one "+
+		if wanted += len(receivers); i > 0 && wanted > maxWanted {
+			return nil, fault.New(fault.Invalid, "too_many_deliveries", "Subscriptions and feeds want the first %d of these %d events %d times in all, and one "+
 				"request may have at most %d. Nothing was published. Split the batch: send at most %d of these events in a request.",
 				i+1, len(events), wanted, maxWanted, i)
 		}
-		if subscriptions, _, err = t.Fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
-			return err
+		if audiences[i], err = t.audienceOf(receivers, e.Data); err != nil {
+			return nil, err
 		}
-		if deliveries += len(subscriptions); deliveries > maxDeliveries {
-			return tooManyDeliveries(i, deliveries, len(events))
+		to := len(audiences[i].subscriptions)
+		if deliveries += to; deliveries > maxDeliveries {
+			return nil, tooManyDeliveries(i, deliveries, len(events))
 		}
-		bytes += quota.Size(e, len(subscriptions))
+		bytes += quota.Size(e, to)
 	}
 	if bytes == 0 {
-		return nil
+		return audiences, nil
 	}
-	return t.Quotas.Require(t.Tx, organization, bytes)
+	return audiences, t.Quotas.Require(t.Tx, organization, bytes)
 }
 
 // tooManyDeliveries says how many deliveries the first events of n need, up to the i-th.
