@@ -256,32 +256,18 @@ func (t *tx) receivers(organization, about int64, eventType string) ([]*fanout.S
 
 // publishCost returns about how many rows the events will write. To look into an event for a filter takes as long as some rows. It stops
 // counting above maxDeliveries: others wait meanwhile, and the events may be refused.
-func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
-	cost, err := estimateDeliveries(t, organization, events)
-	for i := 0; i < len(events) && cost <= maxDeliveries && err == nil; i++ {
-		var receivers []*fanout.Subscription
-		receivers, err = t.receivers(organization, 0, events[i].Type)
-		cost += 1 + len(events[i].Data)/pageSize
+func publishCost(t *tx, organization int64, events []webhook.NewEvent) (cost int, err error) {
+	for i := 0; i < len(events) && cost <= maxDeliveries; i++ {
+		receivers, err := t.receivers(organization, 0, events[i].Type)
+		if err != nil {
+			return 0, err
+		}
+		cost += len(receivers) + 1 + len(events[i].Data)/pageSize
 		if n, unread := t.Fanout.Filters(receivers); n > 0 {
 			cost += len(events[i].Data)/parsedPerRow + (n+unread*fanout.ReadCost)/filtersPerRow
 		}
 	}
-	return cost, err
-}
-
-// estimateDeliveries returns an upper bound of the deliveries of events. It stops counting above maxDeliveries.
-func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
-	if has, err := t.Quotas.Of(t.Tx, organization); err != nil || !has.Webhooks {
-		return 0, err
-	}
-	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
-		matching, err := t.Fanout.Matching(t.Tx, organization, events[i].Type)
-		if err != nil {
-			return 0, err
-		}
-		count += len(matching)
-	}
-	return count, nil
+	return cost, nil
 }
 
 // checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops at the first
