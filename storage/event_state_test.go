@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -92,5 +93,35 @@ func TestEventsInAState(t *testing.T) {
 			t.Errorf("expired while the queue is held, when retention deletes nothing: %q", got)
 		}
 		storagetest.NoneGrows(t, x.Store, map[string]string{"SELECT DISTINCT s.public_id": "TEMP B-TREE", "SET expired_event": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE", "FROM deliveries own": "TEMP B-TREE", "FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e"})
+	})
+}
+
+// TestEventsOfADeletedSubscription reads an event between the deletion of its subscription and the drop of its deliveries.
+func TestEventsOfADeletedSubscription(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newFixture(t)
+		p := platform{storagetest.Platform{Store: x.Store}}
+		event := x.Publish(t, 1, "order.paid")[0]
+		x.Begin(t, x.Jobs(t)[0])
+		waiting := x.Publish(t, 1, "order.paid")[0]
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
+			t.Fatal(err)
+		}
+		for state, want := range map[webhook.EventState][]string{webhook.AnyPending: nil, webhook.AnyDropped: {waiting, event}} {
+			if d := cmp.Diff(want, p.listedEvents(t, x.Org(), webhook.EventFilter{State: state, Limit: 2, WithoutAudit: true}), cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("%s (-want +got):\n%s", state, d)
+			}
+		}
+		page := must[access.Page[webhook.Event]](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.paid", Limit: 2}))
+		for _, e := range page.Rows {
+			if want := (webhook.DeliveryStates{Dropped: 1}); e.States != want {
+				t.Errorf("states %+v, want %+v", e.States, want)
+			}
+			_, deliveries, err := x.History.Event(t.Context(), x.Org(), e.ID)
+			if err != nil || len(deliveries) != 1 || deliveries[0].State != webhook.Dropped {
+				t.Errorf("deliveries %+v, error %v", deliveries, err)
+			}
+		}
 	})
 }

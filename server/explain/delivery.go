@@ -117,7 +117,7 @@ func (r *Receiver) explain() Delivery {
 	if d := r.newest(func(d webhook.DeliveryFacts) bool { return d.Sending }); d != nil {
 		return tell(Sending, fmt.Sprintf("Attempt %d began at %s and is in progress.", d.Attempts+1, at(d.DueAt))).add(cause, r.lastAttempt())
 	}
-	if d := r.firstDue(); d != nil {
+	if d := r.firstDue(); d != nil && r.DeletedAt == nil { // nothing is pending for a deleted subscription
 		return r.waiting(d)
 	}
 	if d := r.newest(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Exhausted }); d != nil {

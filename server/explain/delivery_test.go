@@ -161,6 +161,7 @@ func TestDeliveryOf(t *testing.T) {
 		"a deleted subscription is not changed":              {with(with(given(), deleted), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"a"} }), explain.NotWanted, "wants a, but not order.paid. It was deleted at 2000-01-01T00:00:05.000Z.", "", nil, 0},
 		"a deleted subscription gets no replay":              {with(with(given(), deleted), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now.", "", nil, 0},
 		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
+		"what failed before a deletion decides, as in lists": {with(given(pending(later), ended(webhook.Exhausted)), deleted), explain.Exhausted, "All attempts failed", "", nil, 5},
 		"what a deletion dropped says so":                    {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z, so its pending deliveries were dropped.", "", nil, 0},
 		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "longer than storage.retention_events", "", nil, 0},
 

@@ -10,10 +10,7 @@ import (
 
 // waiting explains a pending delivery: what it waits for, and what ends the wait.
 func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
-	switch {
-	case r.DeletedAt != nil:
-		return tell(Dropped, "The subscription was deleted at "+at(*r.DeletedAt)+", so its pending deliveries are dropped.").add(cause, r.lastAttempt())
-	case r.Event.Expired && r.Why() != webhook.NotBlocked:
+	if r.Event.Expired && r.Why() != webhook.NotBlocked {
 		return tell(Expired, "The delivery has waited longer than storage.retention_events, so Keyhook is deleting it, and does not send it.").
 			add(cause, r.lastAttempt())
 	}

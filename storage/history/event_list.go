@@ -108,8 +108,8 @@ func inState(f webhook.EventFilter) string {
 	if f.Subscription != "" {
 		own += " AND d.subscription_id = ?10"
 	}
-	if states := listedStates[f.State]; states != "" {
-		own += " AND d.state IN (" + states + ")"
+	if state := listedStates[f.State]; state != "" {
+		own += " AND " + delivery.State + " = " + state
 	}
 	own += ")"
 	switch f.State {
@@ -123,10 +123,10 @@ func inState(f webhook.EventFilter) string {
 	return " AND " + delivery.NotTest + " AND " + own
 }
 
-// listedStates are the states of the deliveries for which a filter looks.
+// listedStates are the states for which a filter looks, as delivery.State.
 var listedStates = map[webhook.EventState]string{
 	webhook.AnyDelivered: delivery.Delivered, webhook.AnyExhausted: delivery.Exhausted, webhook.AnyDropped: delivery.Dropped,
-	webhook.AnyPending: delivery.Pending + ", " + delivery.Sending + ", " + delivery.SendingLast, webhook.AnyExpired: delivery.Pending,
+	webhook.AnyPending: delivery.Pending, webhook.AnyExpired: delivery.Pending,
 }
 
 // HiddenTypes returns, as a JSON array, the event types that a caller does not see: those of audit events if withoutAudit is true,

@@ -75,7 +75,7 @@ func (h *History) countDeliveries(ctx context.Context, events []webhook.Event) (
 			                  coalesce(sum(deliveries), 0))
 			FROM (
 				SELECT d.subscription_id, count(*) AS deliveries, sum(d.cause = `+delivery.CauseEvent+`) AS published,
-				       max(CASE d.state WHEN `+delivery.Delivered+` THEN 3 WHEN `+delivery.Exhausted+` THEN 1 WHEN `+delivery.Dropped+` THEN 0 ELSE 2 END) AS rank
+				       max(`+delivery.Progress+`) AS rank
 				FROM deliveries d WHERE d.event_id = e.value GROUP BY d.subscription_id
 			)
 		) AS counts FROM json_each(?) e`, sqlite.RowList(maps.Keys(index)))
@@ -121,12 +121,7 @@ func (h *History) Event(ctx context.Context, organization int64, id string) (web
 	e.ID = id
 	deliveries := []webhook.Delivery{}
 	err = h.o.Logs.List(ctx, &deliveries, `
-		SELECT d.id, s.public_id AS subscription_public_id, d.attempts, d.due_at,
-		       CASE
-		           WHEN d.state IN (`+delivery.Pending+`, `+delivery.Sending+`) THEN CASE WHEN s.deleted_at IS NULL THEN `+delivery.Pending+` ELSE `+delivery.Dropped+` END
-		           WHEN d.state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+`
-		           ELSE d.state
-		       END AS state
+		SELECT d.id, s.public_id AS subscription_public_id, d.attempts, d.due_at, `+delivery.State+` AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id
 		WHERE d.event_id = ? ORDER BY d.subscription_id, d.id LIMIT ?`, row, maxEventDeliveries)
 	return e, deliveries, err
