@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -85,8 +86,30 @@ func TestReceiverPage(t *testing.T) {
 		}
 
 		// It scans no table.
-		if n := storagetest.NoneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"}); n < 10 {
+		if n := storagetest.NoneGrows(t, x.Store, map[string]string{"LIMIT 20) own": "TEMP B-TREE FOR ORDER BY", "FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"}); n < 10 {
 			t.Errorf("only %d statements were run", n)
 		}
 	})
+}
+
+// TestFactsOfWhatCameFurthest delivers an event, and then fails to deliver it again more often than facts list.
+func TestFactsOfWhatCameFurthest(t *testing.T) {
+	t.Parallel()
+	store, _ := storagetest.OpenWith(t, storagetest.FrailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
+	x := fixtureOf(t, store)
+	p := storagetest.Publish(t, x.Store, x.Owner, "order.paid")
+	x.EndAll(t, true)
+	first := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 1, EventID: p.ID}))[0]
+	for range 21 {
+		if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, first.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.EndAll(t, false)
+	}
+	e := must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.Org(), p.ID))
+	page := must[access.Page[webhook.ReceiverFacts]](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.Sub.ID}))
+	d := page.Rows[0].Deliveries
+	if len(d) != 20 || d[0].State != webhook.Delivered || d[1].State != webhook.Exhausted || d[1].RowID < d[19].RowID {
+		t.Errorf("%d deliveries: %+v", len(d), d)
+	}
 }

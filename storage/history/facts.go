@@ -55,14 +55,15 @@ type receiverRow struct {
 }
 
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
-// more than one delivery, and the newest twenty tell enough.
+// more than one delivery, and twenty tell enough. They are those that came furthest, because these decide the verdict.
 var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstColumn + `, (
 	SELECT json_group_array(json_object('RowID', own.id, 'State', iif(own.state >= ` + delivery.Sending + `, ` + delivery.Pending + `, own.state), 'Sending', ` + isSending("own") + `,
 		'Cause', own.cause, 'Attempts', own.attempts, 'DueAt', own.due_at, 'OutOfOrder', json(iif(own.sequence = 0, 'true', 'false')), 'Last', json((
 		SELECT json_object('RowID', a.id, 'Number', a.attempt_number, 'Outcome', a.outcome, 'ResponseStatus', a.response_status, 'Error', a.error, 'AttemptedAt', a.attempted_at,
 			'DurationMS', a.duration_ms)
 		FROM attempts a WHERE ` + delivery.Attempts("own.id", "own.id") + ` ORDER BY a.id DESC LIMIT 1))))
-	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries,
+	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries d WHERE event_id = ?5 AND subscription_id = s.id
+		ORDER BY ` + delivery.Progress + ` DESC, id DESC LIMIT 20) own) AS deliveries,
 	` + frontColumn
 
 // isSending returns an SQL expression of a JSON value: whether an attempt of a delivery is in progress.

@@ -31,7 +31,7 @@ type ReceiverFacts struct {
 	Schedule
 	Birth     int64  `db:"birth"` // row id of the event about the subscription's creation
 	DeletedAt *int64 `db:"deleted_at"`
-	// Deliveries of the event to the subscription, the newest first. There may be older ones.
+	// Deliveries of the event to the subscription, those that came furthest first, and of these the newest. There may be others.
 	Deliveries []DeliveryFacts `db:"-"`
 	Front      *FrontFacts     `db:"-"` // nil if the subscription is not ordered, or nothing is pending
 	// Missed is the condition of the present filter that the event does not fulfil; nil if it passes, or has a delivery and the filter is older.
