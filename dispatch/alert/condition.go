@@ -45,8 +45,10 @@ func (c *condition) observe(ctx context.Context, now time.Time, settle time.Dura
 	}
 }
 
-// begins reports whether the condition is present. Until it is over, it may be active and absent.
-func (c *condition) begins() bool { return c.active && c.absentSince.IsZero() }
+// begins reports whether the condition is present, or has come and gone for settleTime. Until it is over, it may be active and absent.
+func (c *condition) begins() bool {
+	return c.active && (c.absentSince.IsZero() || c.absentSince.Sub(c.since) >= settleTime)
+}
 
 // conditions returns the conditions, the causes before their consequences.
 func (o *Options) conditions() []*condition {

@@ -70,6 +70,21 @@ func TestAConditionThatEndedWhileTheServerWasStopped(t *testing.T) {
 }
 
 func TestAConditionThatFlaps(t *testing.T) {
+	t.Run("is told, although it is never present for long", func(t *testing.T) {
+		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+			var sent []sentMessage
+			for range 20 {
+				x.set(conditions{free: 1 << 40, refuses: errRefused})
+				sent = append(sent, x.take(10*time.Second)...)
+				x.set(healthy)
+				sent = append(sent, x.take(5*time.Second)...)
+			}
+			if len(sent) != 1 || sent[0].members["is_over"] != false {
+				t.Errorf("sent %v", sent)
+			}
+			x.one(t, 20*time.Minute, "the database takes writes again")
+		})
+	})
 	t.Run("is one message in each interval", func(t *testing.T) {
 		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 			var sent []sentMessage
