@@ -312,13 +312,14 @@ func TestPartsOfADetail(t *testing.T) {
 	}
 }
 
-// TestDiscardKeepsTheExplainedEvent checks that no discard is named that would drop the event itself.
-func TestDiscardKeepsTheExplainedEvent(t *testing.T) {
+// TestDiscardKeepsLaterEvents checks that no discard is named that would drop the event itself, or one between it and the front.
+func TestDiscardKeepsLaterEvents(t *testing.T) {
 	t.Parallel()
-	for front, want := range map[int64]bool{published - 1: true, published: false} {
-		r := with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: front, Attempts: 1, DueAt: later}))
-		if detail := r.Explain().Text(); strings.Contains(detail, "discard") != want {
-			t.Errorf("the event in front is from %d, the event from %d: %q", front, published, detail)
+	for front, want := range map[webhook.FrontFacts]bool{{EventAt: published - 1}: true, {EventAt: published - 1, SharesAt: true}: false, {EventAt: published}: false} {
+		front.Attempts, front.DueAt = 1, later
+		r := with(given(pending(now)), inFront(front))
+		if detail := r.Explain().Text(); strings.Contains(detail, "subscriptions discard") != want || strings.Contains(detail, "A discard would drop a later event too") == want {
+			t.Errorf("the event in front is from %d, the event from %d: %q", front.EventAt, published, detail)
 		}
 	}
 }

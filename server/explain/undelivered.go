@@ -119,10 +119,13 @@ func (r *Receiver) front() string {
 }
 
 // skip says how to get past an event in front that has failed, after a space. It is no advice, because the event is not delivered then.
-// A discard has a time, so it cannot tell apart events of one millisecond.
+// A discard has a time, so it cannot tell apart events of one millisecond, such as those of a batch.
 func (r *Receiver) skip() string {
-	if r.Front.Attempts == 0 || r.Front.EventAt >= r.Event.At {
+	switch {
+	case r.Front.Attempts == 0:
 		return ""
+	case r.Front.SharesAt || r.Front.EventAt >= r.Event.At:
+		return " A discard would drop a later event too, so repair the receiver, or wait until Keyhook gives up."
 	}
 	return " To send the later events without it, drop what was published up to then with `" + Command(r.mend(webhook.ActionDiscard, at(r.Front.EventAt+1))) + "`."
 }

@@ -155,7 +155,10 @@ func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.
 
 // frontColumn is ReceiverFacts.Front of a subscription s, in JSON.
 var frontColumn = `iif(s.ordered, (
-	SELECT json_object('Event', front.event_id, 'EventAt', e.created_at, 'Sending', ` + isSending("front") + `, 'Attempts', front.attempts, 'DueAt', front.due_at)
+	SELECT json_object('Event', front.event_id, 'EventAt', e.created_at, 'SharesAt', json(iif((
+		SELECT next.created_at FROM deliveries d INDEXED BY deliveries_ordered CROSS JOIN events next ON next.id = d.event_id
+		WHERE d.subscription_id = s.id AND d.state = ` + delivery.Pending + ` AND d.sequence > front.event_id ORDER BY d.sequence LIMIT 1) <= e.created_at, 'true', 'false')),
+		'Sending', ` + isSending("front") + `, 'Attempts', front.attempts, 'DueAt', front.due_at)
 	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
 		WHERE d.subscription_id = s.id AND d.state >= ` + delivery.Sending + ` AND d.cause <> ` + delivery.CauseTest + ` LIMIT 1), (` + delivery.FirstInOrder("s.id") + `))), NULL) AS front`

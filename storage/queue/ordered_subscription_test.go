@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -381,6 +383,27 @@ func TestSetOrdered(t *testing.T) {
 	})
 }
 
+// TestFrontOfABatch has a batch, whose events have one time, and a later event.
+func TestFrontOfABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newOrderedFixture(t)
+		x.EndAll(t, true) // the audit event
+		events := x.publishMany(t, 2)
+		time.Sleep(time.Second)
+		events = append(events, x.publishMany(t, 1)...)
+		for i, want := range []bool{true, false, false} {
+			facts := must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.Org(), events[2]))
+			page := must[access.Page[webhook.ReceiverFacts]](t)(x.History.ReceiverPage(t.Context(), x.Org(), facts, webhook.ReceiverFilter{ID: x.Sub.ID}))
+			if f := page.Rows[0].Front; f == nil || f.EventID != events[i] || f.SharesAt != want {
+				t.Errorf("in front of the others, event %d: %+v", i, f)
+			}
+			job := x.inOrder(t)[0]
+			x.End(t, job, x.Begin(t, job), true)
+		}
+	})
+}
+
 // TestOrderPlans checks that the first of the order is one step into an index, however many wait.
 func TestOrderPlans(t *testing.T) {
 	t.Parallel()
@@ -409,10 +432,9 @@ func TestOrderPlans(t *testing.T) {
 			continue
 		}
 		found++
-		for _, step := range plan {
-			if storagetest.Grows.MatchString(step) {
-				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
-			}
+		growing := slices.DeleteFunc(slices.Clone(plan), func(step string) bool { return !storagetest.Grows.MatchString(step) })
+		if len(growing) > strings.Count(text, "LIMIT 20) own") { // facts sort the deliveries of one event to one subscription
+			t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 		}
 	}
 	if found < 5 {

@@ -43,6 +43,7 @@ type FrontFacts struct {
 	Event    int64  // row id
 	EventID  string // its public id
 	EventAt  int64  // when it was published
+	SharesAt bool   // the event behind it has the same time, so a discard would drop both
 	Sending  bool   // an attempt is in progress, since DueAt
 	Attempts int    // that ended
 	DueAt    int64
