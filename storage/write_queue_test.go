@@ -378,16 +378,16 @@ func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stalledStore(t)
 		time.Sleep(time.Minute)
-		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
-			t.Errorf("after a minute: %q, %v", warning, err)
+		if warning, err := c.Ready(t.Context()); err != nil || warning != "" || c.Degraded()["blocked"] {
+			t.Errorf("after a minute: %q, %v, reasons %v", warning, err, c.Degraded())
 		}
 		time.Sleep(time.Minute + time.Second)
-		if _, err := c.Ready(t.Context()); err == nil {
-			t.Error("nobody can write, and the store says that it is ready")
+		if _, err := c.Ready(t.Context()); err == nil || !c.Degraded()["blocked"] {
+			t.Errorf("nobody can write: error %v, reasons %v", err, c.Degraded())
 		}
 		c.let()
-		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
-			t.Errorf("once writes go on: %q, %v", warning, err)
+		if warning, err := c.Ready(t.Context()); err != nil || warning != "" || c.Degraded()["blocked"] {
+			t.Errorf("once writes go on: %q, %v, reasons %v", warning, err, c.Degraded())
 		}
 		time.Sleep(10 * time.Minute)
 		if _, err := c.Ready(t.Context()); err != nil {

@@ -175,7 +175,7 @@ func (f *File) Ready(context.Context) (warning string, err error) {
 			return "", errors.New(public[a])
 		}
 	}
-	if since := f.blockedSince.Load(); since != nil && time.Since(*since) > blockedLimit {
+	if f.isBlocked() {
 		return "", errors.New(blocked)
 	}
 	if f.logLong.Load() {
@@ -190,5 +190,11 @@ func (f *File) Degraded() map[string]bool {
 	for a := range public {
 		all[string(a)] = f.failures.has(a)
 	}
+	all["blocked"] = !f.failures.degraded() && f.isBlocked() // otherwise the other reason is the cause
 	return all
+}
+
+func (f *File) isBlocked() bool {
+	since := f.blockedSince.Load()
+	return since != nil && time.Since(*since) > blockedLimit
 }
