@@ -320,7 +320,8 @@ func (a *Alerter) tell(m message, f *flight) {
 	for _, worker := range a.workers {
 		select {
 		case worker.queue <- f:
-		default: // the channel is dead, and too many messages wait for it
+		default: // the channel is dead
+			worker.report(m.kind, errFull)
 			a.finish(outcome{f, false})
 		}
 	}

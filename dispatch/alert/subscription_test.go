@@ -210,6 +210,9 @@ func TestADeadChannelDelaysNoMessageOfAShortInterval(t *testing.T) {
 		if x.ends["subscription_disabled true"] != len(subs) || x.ends["subscription_disabled false"] != len(subs) {
 			t.Errorf("ends: %v", x.ends)
 		}
+		if failed, full := x.log.count("an alert cannot be sent"), x.log.count("too many messages wait"); failed != len(subs) || full == 0 {
+			t.Errorf("%d log lines, %d of them because too many messages waited", failed, full)
+		}
 	})
 }
 

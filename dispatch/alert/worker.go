@@ -23,7 +23,15 @@ const (
 	stopGrace  = 2 * time.Second // wait for a send when the server stops
 )
 
-var errSlow = errors.New("no answer in time")
+// ownError is an error whose text may be shown.
+type ownError string
+
+func (e ownError) Error() string { return string(e) }
+
+const (
+	errSlow = ownError("no answer in time")
+	errFull = ownError("too many messages wait for the channel")
+)
 
 // worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
 type worker struct {
@@ -102,14 +110,15 @@ func (c Channel) SendTest(ctx context.Context, from string) error {
 // reason says why a message was not sent. It repeats no text of an error, because those of net/http and net/smtp have parts of the URL,
 // which may be secrets, and answers of services may repeat them.
 func reason(err error) string {
+	own, isOwn := errors.AsType[ownError](err)
 	reply, isReply := errors.AsType[*textproto.Error](err)
 	answer, isAnswer := errors.AsType[answered](err)
 	number, isSystem := errors.AsType[syscall.Errno](err)
 	_, isDNS := errors.AsType[*net.DNSError](err)
 	_, isTLS := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
-	case errors.Is(err, errSlow):
-		return errSlow.Error()
+	case isOwn:
+		return own.Error()
 	case isReply:
 		return fmt.Sprintf("the mail server answered %d", reply.Code)
 	case isAnswer:
