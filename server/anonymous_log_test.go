@@ -102,6 +102,27 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 	})
 }
 
+// TestLogOfAFloodWithoutTLS sends plain requests to a server with TLS.
+func TestLogOfAFloodWithoutTLS(t *testing.T) {
+	t.Parallel()
+	withTLS := withTLS(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, withTLS)
+		for range 1000 {
+			conn := s.pipes.connect("203.0.113.9")
+			responds(conn, "/healthz")
+			conn.Close()
+			synctest.Wait()
+		}
+		s.stop()
+		<-s.done
+		log := s.Log.String()
+		if lines, reported := strings.Count(log, "TLS handshake error"), strings.Count(log, `"omitted"`); lines != 100 || reported == 0 {
+			t.Errorf("%d of 1000 connections without TLS have lines, want 100; %d reports", lines, reported)
+		}
+	})
+}
+
 func TestLogOfAFloodOverTheRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -103,7 +104,7 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 		WriteTimeout:      exchange.WriteTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(s.unknown, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 }

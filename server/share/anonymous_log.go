@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -48,6 +49,15 @@ func (a *AnonymousLog) Report(last bool) {
 	default:
 		a.reports.Do(a.report)
 	}
+}
+
+// Write logs a line of net/http. Such lines are about clients without a credential, too, such as those that fail to begin TLS.
+func (a *AnonymousLog) Write(line []byte) (int, error) {
+	if a.Allow() {
+		a.log.Warn(string(bytes.TrimSpace(line)))
+	}
+	a.Report(false)
+	return len(line), nil
 }
 
 func (a *AnonymousLog) report() {
