@@ -19,12 +19,12 @@ const alertsName = "alerts"
 
 // Untold lists up to limit subscriptions that the operator must still hear about: failures have disabled them, they are active
 // again after the operator was told that, or they have failed since failingBefore, in milliseconds, without being disabled. A pause by
-// hand needs no alert, because a person did it.
+// hand needs no alert, because a person did it. It does not end an outage that was told either: that is told after the pause.
 func (s *Store) Untold(ctx context.Context, failingBefore int64, limit int) (list []webhook.Untold, err error) {
 	err = s.pools.reads.List(ctx, &list, `
-		SELECT ?2 AS concern, id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at, 0 AS failing_since
+		SELECT ?2 AS concern, id, organization_id, disabled_at, 0 AS failing_since
 		FROM subscriptions INDEXED BY subscriptions_untold
-		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL
+		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL AND NOT paused
 		UNION ALL
 		SELECT ?3, id, organization_id, NULL, failing_since FROM subscriptions INDEXED BY subscriptions_untold_failing
 		WHERE status = 'failing' AND failing_since IS NOT told_failing_since AND deleted_at IS NULL AND failing_since <= ?1

@@ -54,6 +54,9 @@ func TestUntold(t *testing.T) {
 		x.SetActive(t, true)
 		expect("active again before anybody was told")
 		tell(first)
+		x.SetActive(t, false)
+		expect("active again, and paused before anybody was told")
+		x.SetActive(t, true)
 		expect("active again", nil)
 		second := disable()
 		if s := must[webhook.Subscription](t)(x.AlertSubject(t.Context(), x.Sub.RowID)); s.ID != x.Sub.ID || s.OrganizationName != "acme" || s.PendingDeliveries == 0 || *s.DisabledAt != *second {
