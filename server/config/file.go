@@ -113,7 +113,13 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 		err = advise("the setting is a list", s.kind.mend)
 	}
 	if err != nil {
+		if value.Tag == "!!null" && s.takesNone() {
+			err = advise("the setting has no value", `write a value (in quotes if it begins with #), or "" for none, or remove the line`)
+		}
 		f.wrong(s.Name, value, err)
+		return
+	}
+	if text == "" && s.Default == "" { // as without the line, also for a secret that is in its own file
 		return
 	}
 	f.texts[s.Name], f.places[s.Name] = text, f.place(value)
@@ -124,7 +130,7 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 func scalarText(subject string, node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!!null":
-		return "", advise(subject+" has no value", `write a value (in quotes if it begins with #), or "" for none, or remove the line`)
+		return "", advise(subject+" has no value", `write a value (in quotes if it begins with #), or remove the line`)
 	case node.Kind != yaml.ScalarNode || !plain.MatchString(node.Tag):
 		return "", advise(subject+" is not a single plain value", "write one value, in quotes if it begins with * or !")
 	}

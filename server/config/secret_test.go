@@ -140,6 +140,23 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 	})
 }
 
+func TestAnEmptySecretInTheFileIsNotSet(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"encryption.key", "bootstrap.token", "console.oidc_client_secret", "alerts.urls"} {
+		section, key, _ := strings.Cut(name, ".")
+		for _, empty := range []string{key, key + "_file"} {
+			if _, err := loadFile(t, section+":\n  "+empty+": \"\"\n"); err != nil {
+				t.Errorf("%s.%s: %v", section, empty, err)
+			}
+		}
+	}
+	path := write(t, "secret", canary, 0o600)
+	c, err := loadFile(t, "encryption:\n  key: \"\"\n  key_file: "+path+"\n")
+	if err != nil || c.Encryption.Key.Reveal() != canary {
+		t.Errorf("with its own file: key %q, error %v", c.Encryption.Key.Reveal(), err)
+	}
+}
+
 // Not parallel: it sets the environment.
 func TestTheFileOfASecretMayBeNamedInTheEnvironment(t *testing.T) {
 	t.Setenv("KEYHOOK_ENCRYPTION_KEY_FILE", write(t, "key", canary+"\n", 0o600))

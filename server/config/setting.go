@@ -40,6 +40,12 @@ func (s Setting) companion() Setting {
 	return newSetting(s.Name+"_file", "", text("path", checkLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
 }
 
+// takesNone reports whether an empty text is a value of the setting in a file.
+func (s Setting) takesNone() bool {
+	_, err := s.kind.parse("")
+	return s.kind.mend == "" && (err == nil || s.Default == "")
+}
+
 // Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may contain it.
 func Settings() []Setting { return slices.Clone(allSettings) }
 
