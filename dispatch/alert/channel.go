@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -63,6 +64,8 @@ func (c *Channel) parse(address string) error {
 		return advise("the service is unknown", "begin the URL with one of: https://, "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
 	case u.Host == "":
 		return advise("the URL of "+service+" has no host after ://", formsMend)
+	case !validPort(u.Port()):
+		return advise("the URL of "+service+" is wrong: the port must be from 1 to 65535", formsMend)
 	case service == "generic" && ownForms[u.Hostname()] != "":
 		return advise("this service takes messages in its own form only", "write "+ownForms[u.Hostname()])
 	case custom && service != "generic" && service != "teams": // only their URLs may be the service's own, such as teams+https://…
@@ -78,6 +81,12 @@ func (c *Channel) parse(address string) error {
 		return advise("the URL of "+service+" is wrong: "+err.Error(), formsMend) // the text has no part of the URL
 	}
 	return nil
+}
+
+// validPort reports whether a URL may have the port; empty: it has none.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // take takes a query parameter of a service URL. Those that nothing has taken are unknown.

@@ -91,7 +91,15 @@ func (m mailer) talk(conn net.Conn, text []byte) error {
 		}
 	}
 	if m.user != "" {
-		if err := c.Auth(smtp.PlainAuth("", m.user, m.password, m.host)); err != nil { // refuses a server without TLS
+		auth := smtp.PlainAuth("", m.user, m.password, m.host)
+		_, encrypted := c.TLSConnectionState()
+		if _, _, err := auth.Start(&smtp.ServerInfo{Name: m.host, TLS: encrypted}); err != nil { // only this machine needs no TLS
+			return errNoTLS
+		}
+		if offered, _ := c.Extension("AUTH"); !offered {
+			return errNoAuth
+		}
+		if err := c.Auth(auth); err != nil {
 			return err
 		}
 	}

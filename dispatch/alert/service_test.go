@@ -288,6 +288,20 @@ func TestMail(t *testing.T) {
 			t.Errorf("text %q, error %v, the server got:\n%s", text, err, got)
 		}
 	})
+	t.Run("to a server without encryption or authentication sends no password, and the error says why", func(t *testing.T) {
+		t.Parallel()
+		m := startMailServer(t, map[string]string{"EHLO": "250 mail.example"})
+		_, port, _ := net.SplitHostPort(m.address)
+		for host, want := range map[string]string{
+			"[::ffff:127.0.0.1]": "offers no encryption", // for net/smtp, this text is not this machine
+			"127.0.0.1":          "offers no authentication",
+		} {
+			text, err := channel(t, fmt.Sprintf(form, host+":"+port)).Send(t.Context(), title, body)
+			if got := m.got(); err == nil || !strings.Contains(text, want) || strings.Contains(got, "AUTH") {
+				t.Errorf("text %q, want %q, error %v, the server got:\n%s", text, want, err, got)
+			}
+		}
+	})
 	t.Run("at port 465 begins with a handshake", func(t *testing.T) {
 		t.Parallel()
 		l, err := net.Listen("tcp", fmt.Sprintf("127.1.%d.%d:465", os.Getpid()>>8&255, os.Getpid()&255)) // a test beside it has another address
@@ -348,24 +362,26 @@ func TestMail(t *testing.T) {
 func TestAListOfURLs(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		"canary":                            "URL 1: the text is not a URL",
-		"canary://host/path":                "URL 1: the service is unknown",
-		"canary%zz://host":                  "URL 1: the text is not a URL",
-		"ntfy://canary":                     "URL 1: the URL of ntfy is wrong: the topic after the host is missing",
-		"ntfy:///canary":                    "the URL of ntfy has no host",
-		"smtp://canary:canary@host/?to=x@y": "from must be one address",
-		"smtp://host/?canary=canary":        "the URL of smtp is wrong",
-		"slack://canary":                    "the URL of slack is wrong: the form is hook:A-B-C@webhook",
-		"telegram://canary@telegram":        "the URL of telegram is wrong: the token before @ is not one of a bot",
-		"discord://canary":                  "the URL of discord is wrong: the token before @ is missing",
-		"teams://canary@canary":             "the URL of teams is wrong",
-		"ntfy+https://canary/canary":        "the service takes no + after its name",
-		"https://hooks.slack.com/services/canary/canary/canary": "write slack://hook:A-B-C@webhook",
-		"https://discord.com/api/webhooks/canary/canary":        "write discord://TOKEN@ID",
-		"logger://canary":                 "URL 1: the service is unknown",
-		"ntfy://host/topic?canary=canary": "an option after ? is unknown",
-		"ntfy://host/topic?scheme=canary": "the scheme must be http or https",
-		"gotify://canary":                 "the token after the host is missing",
+		"canary":             "URL 1: the text is not a URL",
+		"canary://host/path": "URL 1: the service is unknown",
+		"canary%zz://host":   "URL 1: the text is not a URL",
+		"ntfy://canary":      "URL 1: the URL of ntfy is wrong: the topic after the host is missing",
+		"smtp://127.0.0.1:99999/?from=a@b.example&to=c@d.example": "the port must be from 1 to 65535",
+		"ntfy://host:0/canary":                                               "the port must be from 1 to 65535",
+		"ntfy:///canary":                                                     "the URL of ntfy has no host",
+		"smtp://canary:canary@host/?to=x@y":                                  "from must be one address",
+		"smtp://host/?canary=canary":                                         "the URL of smtp is wrong",
+		"slack://canary":                                                     "the URL of slack is wrong: the form is hook:A-B-C@webhook",
+		"telegram://canary@telegram":                                         "the URL of telegram is wrong: the token before @ is not one of a bot",
+		"discord://canary":                                                   "the URL of discord is wrong: the token before @ is missing",
+		"teams://canary@canary":                                              "the URL of teams is wrong",
+		"ntfy+https://canary/canary":                                         "the service takes no + after its name",
+		"https://hooks.slack.com/services/canary/canary/canary":              "write slack://hook:A-B-C@webhook",
+		"https://discord.com/api/webhooks/canary/canary":                     "write discord://TOKEN@ID",
+		"logger://canary":                                                    "URL 1: the service is unknown",
+		"ntfy://host/topic?canary=canary":                                    "an option after ? is unknown",
+		"ntfy://host/topic?scheme=canary":                                    "the scheme must be http or https",
+		"gotify://canary":                                                    "the token after the host is missing",
 		"smtp://host/?from=a@b.example&to=c@d.example&encryption=canary":     "an option after ? is unknown",
 		"https://host/canary?template=canary":                                "template must be json, or be left out",
 		"telegram://123456789:canary-abcdefghijklmnopqrstuvwxyzabc@telegram": "chats must name one channel or chat",

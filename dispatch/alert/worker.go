@@ -29,8 +29,10 @@ type ownError string
 func (e ownError) Error() string { return string(e) }
 
 const (
-	errSlow = ownError("no answer in time")
-	errFull = ownError("too many messages wait for the channel")
+	errSlow   = ownError("no answer in time")
+	errFull   = ownError("too many messages wait for the channel")
+	errNoTLS  = ownError("the server offers no encryption, so the password was not sent")
+	errNoAuth = ownError("the server offers no authentication")
 )
 
 // worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
