@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // advise returns an error that says what is wrong and what to do about it.
@@ -45,7 +46,7 @@ func formed(valid func(string) bool, what, mend string) func(string) error {
 }
 
 var checkKeyPrefix = formed(func(s string) bool {
-	return s != access.TokenPrefix && s != access.LinkPrefix && access.ValidKeyPrefix(s)
+	return s != access.TokenPrefix && s != access.LinkPrefix && s+"_" != webhook.SecretPrefix && access.ValidKeyPrefix(s)
 }, "%s cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter, and not the prefix of other secrets of Keyhook")
 
 // headerPrefixForm allows less than RFC 9110 section 5.6.2: only names that every receiver and proxy passes on.

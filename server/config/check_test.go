@@ -65,6 +65,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"keys.prefix", "abcdefghijklmnopq", "cannot be the prefix"},
 	{"keys.prefix", "kat", "cannot be the prefix"},
 	{"keys.prefix", "ksl", "cannot be the prefix"},
+	{"keys.prefix", "whsec", "cannot be the prefix"},
 	{"webhooks.header_prefix", "X Service", "header name"},
 	{"webhooks.header_prefix", "X-Service-", "header name"},
 	{"webhooks.header_prefix", "X-Sérvice", "header name"},
