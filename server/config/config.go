@@ -24,6 +24,7 @@ import (
 // Config has all settings of a process. The dotted names of the settings are its nested fields: webhooks.retry_max is
 // Webhooks.RetryMax. Load returns a valid one. It is passed by value.
 type Config struct {
+	Files   []string // that the settings were read from, or name, and that may have secrets; some are empty
 	Server  Server
 	Storage struct { // the database file and how long its rows are kept
 		Path            string

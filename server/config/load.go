@@ -97,6 +97,12 @@ func (l *loader) load() (c Config, err error) {
 		slices.SortStableFunc(l.problems, func(a, b Problem) int { return index(a.Setting) - index(b.Setting) })
 		return Config{}, l.problems
 	}
+	c.Files = []string{l.viper.GetString(configFile.Name), c.Server.TLSKeyFile}
+	for _, s := range table {
+		if s.Secret {
+			c.Files = append(c.Files, l.viper.GetString(s.companion().Name))
+		}
+	}
 	if dev, _ := l.flags.GetBool(flagDev); dev {
 		c = l.dev(c)
 	}

@@ -113,13 +113,11 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 func (f *Form) event() webhook.NewEvent {
 	return webhook.NewEvent{
 		Data: f.Object("data", webhook.MaxEvent), Type: Or(f.EventType("type"), ""),
-		IdempotencyKey: Or(f.Matching("idempotency_key", f.Line("idempotency_key", maxIdempotencyKey), keyForm, hasNoOuterSpace), ""), Path: f.path,
+		IdempotencyKey: Or(f.Matching("idempotency_key", f.Line("idempotency_key", maxIdempotencyKey),
+			"begin and end without a space, because HTTP removes such spaces from the header Idempotency-Key",
+			func(key string) bool { return strings.Trim(key, " ") == key }), ""), Path: f.path,
 	}
 }
-
-const keyForm = "begin and end without a space, because HTTP removes such spaces from the header Idempotency-Key"
-
-func hasNoOuterSpace(key string) bool { return strings.Trim(key, " ") == key }
 
 // EventType returns the type of an event that is not Keyhook's own.
 func (f *Form) EventType(name string) *string {

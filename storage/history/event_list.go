@@ -108,8 +108,8 @@ func inState(f webhook.EventFilter) string {
 	if f.Subscription != "" {
 		own += " AND d.subscription_id = ?10"
 	}
-	if state := listedStates[f.State]; state != "" {
-		own += " AND " + delivery.State + " = " + state
+	if condition := listedStates[f.State]; condition != "" {
+		own += " AND " + condition
 	}
 	own += ")"
 	switch f.State {
@@ -123,10 +123,11 @@ func inState(f webhook.EventFilter) string {
 	return " AND " + delivery.NotTest + " AND " + own
 }
 
-// listedStates are the states for which a filter looks, as delivery.State.
+// listedStates are the conditions for the deliveries for which a filter looks. Only a running test is exhausted by delivery.State alone.
 var listedStates = map[webhook.EventState]string{
-	webhook.AnyDelivered: delivery.Delivered, webhook.AnyExhausted: delivery.Exhausted, webhook.AnyDropped: delivery.Dropped,
-	webhook.AnyPending: delivery.Pending, webhook.AnyExpired: delivery.Pending,
+	webhook.AnyDelivered: "d.state = " + delivery.Delivered, webhook.AnyExhausted: "d.state = " + delivery.Exhausted,
+	webhook.AnyDropped: delivery.State + " = " + delivery.Dropped,
+	webhook.AnyPending: delivery.State + " = " + delivery.Pending, webhook.AnyExpired: delivery.State + " = " + delivery.Pending,
 }
 
 // HiddenTypes returns, as a JSON array, the event types that a caller does not see: those of audit events if withoutAudit is true,

@@ -94,13 +94,8 @@ func (r *report) checkSpace(path string) {
 
 // checkModes checks whether other users may read what is secret.
 func (r *report) checkModes(c config.Config, path string) {
-	names, others := disk.Secret(path), []string{os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
-	for _, s := range config.Settings() {
-		if s.Secret {
-			others = append(others, os.Getenv(s.Env+"_FILE"))
-		}
-	}
-	for _, name := range others {
+	names := disk.Secret(path)
+	for _, name := range c.Files {
 		if target, err := filepath.EvalSymlinks(name); name != "" && err == nil && !slices.Contains(names, target) {
 			names = append(names, target)
 		}

@@ -377,6 +377,21 @@ func TestDoctorChecksTheModesOfSecrets(t *testing.T) {
 	}
 }
 
+func TestDoctorChecksTheModesOfFilesThatSettingsName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	settings, token := filepath.Join(dir, "k.yaml"), filepath.Join(dir, "token")
+	for name, text := range map[string]string{token: "an-operator-token-of-tests", settings: "bootstrap: {token_file: " + token + "}"} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, got := examine(t, "--storage.path="+filepath.Join(dir, "keyhook.db"), "--config="+settings)
+	if !got.has("warning", "modes", settings) || !got.has("warning", "modes", token) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestDoctorIsReadable(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := run(t, []string{"doctor", "--listen=127.0.0.1:0", "--storage.path=/no/such/keyhook.db"})
