@@ -83,6 +83,7 @@ func (c searched) texts(name string) map[string]string {
 		c.tokenID: "access_token " + c.tokenID,
 	}
 	maps.Copy(whole, c.textsOfCustomer(name))
+	delete(whole, name+"-gateway") // of a key; several organizations may use it
 	return whole
 }
 

@@ -8,10 +8,6 @@ const (
 	// FoundOwner are the columns of a search for the organization o that owns a thing.
 	FoundOwner = "o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name"
 
-	// LastOrganization ends the range of organizations that begins with ?3, so that an index on the organization finds its row at
-	// once.
-	LastOrganization = "iif(?3 = 0, 9223372036854775807, ?3)"
-
 	foundOrganization = `
 		SELECT o.public_id, o.name AS title, p.name || iif(o.closed_at IS NULL, ' plan', ' plan, closed') AS detail,
 		       ` + FoundOwner + `
@@ -48,9 +44,9 @@ var SearchLookups = []search.Lookup{
 		SQL: foundUser + " WHERE u.email >= ?1 AND u.email < ?2 AND u.built_in = 0 ORDER BY u.email LIMIT ?4"},
 	{Type: search.APIKey, By: search.ByID,
 		SQL: foundKeyColumns + " FROM api_keys k" + foundKeyJoins + " WHERE k.public_id = ?1 AND ?3 IN (0, k.organization_id)"},
-	{Type: search.APIKey, By: search.ByText,
+	{Type: search.APIKey, By: search.ByText, Callers: search.Inside, // the index begins with the organization
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_external_id" + foundKeyJoins + `
-			WHERE k.external_id = ?1 AND k.external_id IS NOT NULL AND k.revoked_at IS NULL AND k.organization_id >= ?3 AND k.organization_id <= ` + LastOrganization + ` LIMIT ?4`},
+			WHERE k.organization_id = ?3 AND k.external_id = ?1 AND k.external_id IS NOT NULL AND k.revoked_at IS NULL`},
 	{Type: search.APIKey, By: search.ByPrefix,
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_prefix" + foundKeyJoins + `
 			WHERE k.key_prefix = ?1 AND ?3 IN (0, k.organization_id) ORDER BY k.id DESC LIMIT ?4`},

@@ -131,8 +131,7 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	return &Subscription{Gate: webhook.Gate{Deleted: true}}, nil
 }
 
-// read reads subscriptions. If the cache is full, some others make room: those of an organization come and go together, so all of them
-// would be read again soon.
+// read reads subscriptions. If the cache is full, as many others make room. To forget all of them would have all read again.
 func (c *Cache) read(t *sqlite.Tx, rows []int64) error {
 	found, err := sqlite.All[struct {
 		Subscription
