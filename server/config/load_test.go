@@ -17,8 +17,9 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// asValues tells cmp how to compare what it cannot look into.
+// asValues tells cmp how to compare what it cannot look into. The files are where the values came from.
 var asValues = cmp.Options{
+	cmpopts.IgnoreFields(config.Config{}, "Files"),
 	cmpopts.EquateComparable(netip.Prefix{}),
 	cmp.Comparer(func(a, b redact.Text) bool { return a.Reveal() == b.Reveal() }),
 }
