@@ -201,6 +201,11 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 	as := func(line, body string) func(*testing.T, *withdrawn) {
 		return func(t *testing.T, w *withdrawn) { w.change(t, line, body) }
 	}
+	erase := func(t *testing.T, w *withdrawn) { // until the keys of the user have ended, which is in the audit log
+		for !strings.Contains(w.change(t, "POST /api/v1/users/USER/erase/", "").Text, `"complete":true`) {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	revoke := func(t *testing.T, w *withdrawn) {
 		w.session.do(t, "DELETE /api/v1/api-keys/"+w.keyID+"/", "").Want(t, 204, "")
 	}
@@ -215,7 +220,7 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 		"a key whose creator is deactivated":            {byKey, as("PATCH /api/v1/users/USER/", `{"is_active":false}`), 401, "creator_inactive"},
 		"a key whose creator has another role":          {byKey, as("PUT MEMBER", `{"role":"member"}`), 403, "permission_denied"},
 		"a key whose plan includes no keys":             {byKey, as("PATCH /api/v1/organizations/ORG/", `{"plan":"free"}`), 403, "plan_capability_required"},
-		"a token whose user is erased":                  {byToken, as("POST /api/v1/users/USER/erase/", ""), 401, ""},
+		"a token whose user is erased":                  {byToken, erase, 401, ""},
 		"a token whose user is no member":               {byToken, as("DELETE MEMBER", ""), 401, "user_inactive"},
 		"a token whose organization is closed":          {byToken, as("POST /api/v1/organizations/ORG/close/", ""), 401, "token_revoked"},
 		"a token of the issuer, user is deactivated":    {byIssuer, as("PATCH /api/v1/users/USER/", `{"is_active":false}`), 401, "user_inactive"},

@@ -116,9 +116,12 @@ func TestTheCatalogue(t *testing.T) {
 	customer.expectPath("/console/events/?type=order.paid")
 	customer.visit("/console/events/new/")
 	customer.fill("Type", "order.paid") // typed in full, as if it were chosen
-	if got := customer.value("Data"); !strings.Contains(got, `"rate": 1.1`) {
-		t.Errorf("the data is %s", got)
-	}
+	customer.await(func() string {      // the page asks for the example once the type is typed
+		if got := customer.value("Data"); !strings.Contains(got, `"rate": 1.1`) {
+			return "the data is " + got
+		}
+		return ""
+	})
 	customer.expect(`-d '{"type": "order.paid", "data": {
  "order": 1001,`)
 	customer.fill("Type", "order.payd")
