@@ -116,7 +116,8 @@ func TestTheCatalogue(t *testing.T) {
 	customer.expectPath("/console/events/?type=order.paid")
 	customer.visit("/console/events/new/")
 	customer.fill("Type", "order.paid") // typed in full, as if it were chosen
-	customer.await(func() string {      // the page asks for the example once the type is typed
+	// The page asks for the example once the type is typed.
+	customer.await(func() string {
 		if got := customer.value("Data"); !strings.Contains(got, `"rate": 1.1`) {
 			return "the data is " + got
 		}
