@@ -266,9 +266,9 @@ func (k *Checker) plan(_ context.Context, c *Run) error {
 		"The organization's plan does not include API keys; ask an operator to change the plan.")
 }
 
-// rateLimit counts the request in the window of its key and in that of all keys of the organization, unless one of them has no request
-// left: what one refuses does not use up the other. The plan of the key's own organization has both limits. Other credentials have a rate for each organization; a credential that may act in
-// every organization, as the host's own back end, has none.
+// rateLimit counts the request in the window of its key and in that of all keys of the organization. What one of them refuses does not
+// use up the other. The plan of the key's own organization has both limits. Other credentials have a rate for each organization; a
+// credential that may act in every organization, as the host's own back end, has none.
 func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 	p := &c.Principal
 	if p.Key == nil {
@@ -286,8 +286,7 @@ func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 	if p.Plan.RateLimitPerMinute == nil {
 		return nil
 	}
-	limit, organizationLimit := *p.Plan.RateLimitPerMinute, p.Plan.OrganizationRate()
-	organization := -p.Home.RowID // the windows of keys are positive numbers
+	limit, organizationLimit, organization := *p.Plan.RateLimitPerMinute, p.Plan.OrganizationRate(), -p.Home.RowID // keys have positive numbers
 	c.OrganizationWindow = k.limiter.Peek(organization, organizationLimit)
 	counts := c.Find == nil && c.OrganizationWindow.Allowed // a dry run only reads
 	if counts {

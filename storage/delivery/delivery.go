@@ -46,7 +46,7 @@ const (
 	// deliveries are dropped later. Few deliveries are pending, so only these look for their subscription.
 	State = "CASE WHEN d.state IN (" + Pending + ", " + Sending + ") THEN (SELECT iif(deleted_at IS NULL, " + Pending + ", " + Dropped + ")" +
 		" FROM subscriptions WHERE id = d.subscription_id) WHEN d.state = " + SendingLast + " THEN " + EndOfLast + " ELSE d.state END"
-	// Progress is larger for a delivery that came further. The one that came furthest decides the state of an event for a subscription.
+	// Progress orders the deliveries of an event to a subscription. The highest one decides the state of the event there.
 	Progress = "CASE " + State + " WHEN " + Delivered + " THEN 3 WHEN " + Pending + " THEN 2 WHEN " + Exhausted + " THEN 1 ELSE 0 END"
 	// AttemptRow and AttemptCause are the row id and the cause of the attempt in progress of a delivery d.
 	AttemptRow   = "(d.id << 8 | d.attempts + 1)"

@@ -42,7 +42,7 @@ func New(probedEvery time.Duration, log *slog.Logger) *Cache {
 	}
 }
 
-// The limits of the cache: 30 MB at most, for any number of types and subscriptions.
+// The limits of the cache: some tens of megabytes, for any number of types and subscriptions.
 const (
 	maxCached        = 50_000 // subscriptions, of about 300 bytes
 	maxCachedMatches = 200_000
@@ -149,12 +149,12 @@ func (c *Cache) read(t *sqlite.Tx, rows []int64) error {
 		}
 		c.Invalidate(other)
 	}
-	for i := range found {
-		s := &found[i].Subscription
-		s.Host, s.ProbedEvery, s.Filtered = webhook.Hostname(s.Host), c.probedEvery, found[i].Filter != nil
-		c.subscriptions[s.RowID] = s
+	for _, row := range found {
+		s := row.Subscription // a copy, which does not keep the filters in memory
+		s.Host, s.ProbedEvery, s.Filtered = webhook.Hostname(s.Host), c.probedEvery, row.Filter != nil
+		c.subscriptions[s.RowID] = &s
 		if s.Filtered {
-			c.keepFilter(t.Now(), s.RowID, found[i].Filter)
+			c.keepFilter(t.Now(), s.RowID, row.Filter)
 		}
 	}
 	return nil
@@ -358,7 +358,7 @@ var RegisterPasses = sync.OnceValue(func() error {
 			if err != nil {
 				return false, err
 			}
-			p = &parsed{strings.Clone(text), f}
+			p = &parsed{text, f}
 			latest.Store(p)
 		}
 		return p.Passes(filter.DocumentOfBody(body)), nil
