@@ -256,7 +256,7 @@ func (s *Site) render(o Options) ([]byte, error) {
 	if len(portal) == 0 {
 		portal = PortalPages()
 	}
-	view := page{Options: o, Root: root, Assets: root + s.assets, Logo: logoName(o.Logo), Portal: strings.Join(portal, " "), Styles: []string{"style.css", "shell.css", "lists.css", "ui.css", "theme.css", "forced.css"}, Modules: s.modules("app.js")}
+	view := page{Options: o, Root: root, Assets: root + s.assets, Logo: logoName(o.Logo), Portal: strings.Join(portal, " "), Styles: []string{"style.css", "shell.css", "lists.css", "ui.css", "theme.css", "forced.css"}, Modules: frame()}
 	var out bytes.Buffer
 	err = layout.Execute(&out, view)
 	return out.Bytes(), err
@@ -266,7 +266,7 @@ func (s *Site) render(o Options) ([]byte, error) {
 var imported = regexp.MustCompile(`(?m)^(?:import|export)\b[\w\s{},*$]*["']([^"']+)["']`)
 
 // modules returns a module and all that it imports statically, in the order of their names.
-func (s *Site) modules(name string) []string {
+func modules(name string) []string {
 	found := map[string]bool{}
 	var add func(name string)
 	add = func(name string) {
@@ -274,10 +274,14 @@ func (s *Site) modules(name string) []string {
 			return
 		}
 		found[name] = true
-		for _, m := range imported.FindAllSubmatch(s.files[name].Body, -1) {
+		body, _ := static.ReadFile("static/" + name) // a test sees that no imported module is missing
+		for _, m := range imported.FindAllSubmatch(body, -1) {
 			add(path.Join(path.Dir(name), string(m[1])))
 		}
 	}
 	add(name)
 	return slices.Sorted(maps.Keys(found))
 }
+
+// frame is what every page needs. The modules are embedded, so a process looks once.
+var frame = sync.OnceValue(func() []string { return modules("app.js") })

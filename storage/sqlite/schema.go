@@ -112,7 +112,7 @@ func diff(want, have []object) string {
 	report := func(sign string, list, other []object) {
 		for _, o := range list {
 			if !slices.ContainsFunc(other, func(p object) bool {
-				return p.Type == o.Type && p.Name == o.Name && canonical(p.SQL) == canonical(o.SQL)
+				return p.Type == o.Type && p.Name == o.Name && (p.SQL == o.SQL || canonical(p.SQL) == canonical(o.SQL))
 			}) {
 				fmt.Fprintf(&b, "%s %s %s: %s\n", sign, o.Type, o.Name, plain(o.SQL))
 			}
