@@ -73,11 +73,12 @@ func (p *page) during(t *testing.T) *page {
 	return &inner
 }
 
-// withoutCache makes each visit load all files again, as the first visit of a person does: a late file makes the layout jump.
-func (p *page) withoutCache() {
+// useCache says whether visits may use the cache. Without it, each loads all files again, as the first visit of a person does: a late
+// file makes the layout jump.
+func (p *page) useCache(use bool) {
 	p.tb.Helper()
-	if _, err := chromedp.Call(p.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
-		p.fatalf("switch the cache off: %v", err)
+	if _, err := chromedp.Call(p.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: !use}); err != nil {
+		p.fatalf("switch the cache on or off: %v", err)
 	}
 }
 
