@@ -251,7 +251,7 @@ func (a action) complete(_ *cobra.Command, args []string, _ string) ([]cobra.Com
 func identifier(name string) valueType {
 	return valueType{name: name, parse: func(text string) (any, error) {
 		switch {
-		case access.ShortenMinted(text) != text, strings.HasPrefix(text, webhook.SecretPrefix):
+		case output.HideSecrets(text) != text:
 			return nil, errors.New("must be an id, not an API key, an access token or a signing secret")
 		case !access.LooksLikeID(text) && !access.ValidExternalID(text):
 			return nil, fmt.Errorf("must have 1 to %d visible ASCII characters, without spaces", access.MaxExternalID)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // IsTerminal reports whether a reader or a writer is a terminal. /dev/null is a character device too, but none.
@@ -71,8 +72,16 @@ func Shorten(text string, most int) string {
 }
 
 // Quote returns text for an error message: in quotes, escaped, and at most 80 characters long. Messages end up in logs, so
-// Quote shows only the first characters of a credential.
-func Quote(text string) string { return `"` + Escape(Shorten(access.ShortenMinted(text), 80)) + `"` }
+// Quote hides secrets.
+func Quote(text string) string { return `"` + Escape(Shorten(HideSecrets(text), 80)) + `"` }
+
+// HideSecrets cuts an API key, an access token or a signing secret to its first characters.
+func HideSecrets(text string) string {
+	if strings.HasPrefix(text, webhook.SecretPrefix) {
+		return Shorten(text, len(webhook.SecretPrefix)+7)
+	}
+	return access.ShortenMinted(text)
+}
 
 // Count returns a number with its noun: "1 event", "2 events".
 func Count[N int | int64](n N, one, many string) string {

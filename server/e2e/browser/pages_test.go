@@ -81,7 +81,7 @@ type pageRow struct {
 }
 
 // TestPages looks at each page in light and dark and on a phone. Rows of one person follow each other in one tab: a new browser profile
-// for each page costs half as much as the page. The first row of each page loads all files again.
+// for each page costs half as much as the page. The first row of each page, by the first word of its name, loads all files again.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
