@@ -323,6 +323,7 @@ func TestSignInWithAPoorIssuer(t *testing.T) {
 			l.discovery["authorization_endpoint"] = "https://login.example.com/moved"
 			l.issuer.mu.Unlock()
 			time.Sleep(5 * time.Minute)
+			synctest.Wait() // Run asks the issuer in the same instant
 			if to, _, err := l.Begin("/console/"); err != nil || !strings.HasPrefix(to, "https://login.example.com/moved?") {
 				t.Errorf("the browser is sent to %s, error %v", to, err)
 			}
