@@ -64,7 +64,7 @@ func init() {
 	noError(t, err)
 	changes := filepath.Join(dir, "overlay.json")
 	binary = filepath.Join(dir, "keyhook-next")
-	noError(t, os.WriteFile(changes, overlay, 0o600), build(binary, "-overlay="+changes))
+	noError(t, os.WriteFile(changes, overlay, 0o600), build(binary, underRace, "-overlay="+changes))
 	return binary, version
 }
 
