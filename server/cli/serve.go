@@ -62,9 +62,6 @@ func StartError(ctx context.Context, log *slog.Logger, err error) error {
 // TuneMemory sets the memory limit of the garbage collector, unless the environment sets it. bodies is the memory for request
 // bodies. Near the limit the collector runs more often, so many large bodies do not take twice their memory.
 func TuneMemory(bodies int64) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(120) // saves processor time at full load, for a few megabytes
-	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		const others = 24 << 20 // bytes of the Go heap that are not for request bodies, under full load
 		debug.SetMemoryLimit(bodies + others)

@@ -78,7 +78,7 @@ func writerPragmas(synchronous string) []pragma {
 		pragma{"journal_mode", "WAL", "wal"},
 		pragma{"synchronous", strings.ToUpper(synchronous), level},
 		pragma{"wal_autocheckpoint", strconv.Itoa(walPages), strconv.Itoa(walPages)},
-		pragma{"cache_size", "-8000", "-8000"},
+		pragma{"cache_size", "-4000", "-4000"},
 	)
 }
 
