@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -86,6 +88,11 @@ func (h *health) ready(x *exchange.Exchange) error {
 		return x.OK(body)
 	}
 	x.Code = notReady
+	for _, name := range slices.Sorted(maps.Keys(body.Checks)) {
+		if check := body.Checks[name]; !check.OK {
+			x.Cause = errors.Join(x.Cause, fmt.Errorf("%s: %s", name, check.Problem))
+		}
+	}
 	x.SetHeader("Retry-After", retryAfter)
 	return x.Respond(http.StatusServiceUnavailable, body)
 }

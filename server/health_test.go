@@ -84,6 +84,9 @@ func TestReady(t *testing.T) {
 			if got.Status != "not_ready" {
 				t.Errorf("status %s", got.Status)
 			}
+			if log := f.Log.String(); !strings.Contains(log, `"code":"not_ready","cause":"deliveries: nothing is sent"`) {
+				t.Errorf("the log does not have the cause:\n%s", log)
+			}
 			stuck = nil
 			time.Sleep(10 * time.Second)
 			_, wrong = f.ready(t, 503)

@@ -97,11 +97,12 @@ var checkToken = formed(func(s string) bool {
 }, "the token must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
 
 func checkBaseURL(s string) error {
-	if _, err := parseURL(s); err != nil {
+	u, err := parseURL(s)
+	if err != nil {
 		return err
 	}
-	if strings.HasSuffix(s, "/") {
-		return advise(quote(s)+" ends with a slash", "write "+quote(strings.TrimRight(s, "/")))
+	if want := strings.TrimRight(u.String(), "/"); s != want {
+		return advise(quote(s)+" ends with a slash, or has characters that a URL must escape", "write "+quote(want))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"server.base_url", "ftp://a.example", "https://"},
 	{"server.base_url", "https://", "https://"},
 	{"server.base_url", "https://a.example/", `write "https://a.example"`},
+	{"server.base_url", "https://a.example/<keys>", `write "https://a.example/%3Ckeys%3E"`},
 	{"server.base_url", "https://a.example?x=1", "query"},
 	{"server.base_url", "https://a.example#x", "query"},
 	{"server.base_url", "https://user:pass@a.example", "user name or a password"},
