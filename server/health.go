@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -69,6 +67,8 @@ type readyBody struct {
 	// Settings are for commands on this machine, such as doctor, which may not use a credential: the first authenticated request
 	// ends the printing of the first token. They are in the responses of the local socket only.
 	Settings map[string]string `json:"settings,omitempty"`
+
+	cause error // the problems, for the log
 }
 
 type checkResult struct {
@@ -87,12 +87,7 @@ func (h *health) ready(x *exchange.Exchange) error {
 	if body.Status == isReady {
 		return x.OK(body)
 	}
-	x.Code = notReady
-	for _, name := range slices.Sorted(maps.Keys(body.Checks)) {
-		if check := body.Checks[name]; !check.OK {
-			x.Cause = errors.Join(x.Cause, fmt.Errorf("%s: %s", name, check.Problem))
-		}
-	}
+	x.Code, x.Cause = notReady, body.cause
 	x.SetHeader("Retry-After", retryAfter)
 	return x.Respond(http.StatusServiceUnavailable, body)
 }
@@ -121,7 +116,7 @@ func (h *health) check(ctx context.Context) readyBody {
 		result := checkResult{OK: err == nil, Warning: warning}
 		if err != nil {
 			result.Problem = err.Error()
-			body.Status = notReady
+			body.Status, body.cause = notReady, errors.Join(body.cause, fmt.Errorf("%s: %w", check.Name, err))
 		}
 		body.Checks[check.Name] = result
 	}
