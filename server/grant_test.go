@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
@@ -22,7 +23,7 @@ func newGrants(t *testing.T) grants {
 	admin := storagetest.Operator(t, f.Store)
 	by := admin.Actor("192.0.2.1", "req")
 	for name, permissions := range map[string][]string{
-		"writer": {access.PlatformWrite}, "traveller": {access.PlatformWrite, access.PlatformActAs}, "auditor": {access.EventsRead, access.AuditRead},
+		"viewer": {}, "writer": {access.PlatformWrite}, "traveller": {access.PlatformWrite, access.PlatformActAs}, "auditor": {access.EventsRead, access.AuditRead},
 	} {
 		if _, err := f.Store.Directory.CreateRole(t.Context(), by, access.Role{Name: name, Permissions: access.NewScope(permissions...)}); err != nil {
 			t.Fatal(err)
@@ -37,6 +38,10 @@ func newGrants(t *testing.T) grants {
 	writer, writerToken := storagetest.Member(t, f.Store, admin.Home, "writer", "writer")
 	_, travellerToken := storagetest.Member(t, f.Store, admin.Home, "traveller", "traveller")
 	if _, err := f.Store.Directory.SetMember(t.Context(), by, owner.Home.ID, writer.User.ID, "writer"); err != nil { // so that the role has members elsewhere
+		t.Fatal(err)
+	}
+	link := access.NewPortalLink{Credential: access.Mint(access.LinkPrefix), Role: "viewer", Life: time.Hour}
+	if _, err := f.Store.Directory.CreatePortalLink(t.Context(), by, owner.Home.ID, link); err != nil {
 		t.Fatal(err)
 	}
 	_, key := storagetest.Key(t, f.Store, admin, access.PlatformWrite)
@@ -80,6 +85,7 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		{"a custom role", "PUT organizations/{default}/members/{writer}/", `{"role":"auditor"}`, access.EventsRead, false},
 		{"a new role", "POST roles/", `{"name":"new","permissions":["events:read","platform:write"]}`, access.EventsRead, false},
 		{"more to its own role", "PATCH roles/writer/", `{"permissions":["events:read","platform:write"]}`, access.EventsRead, true},
+		{"more to the role of a portal elsewhere", "PATCH roles/viewer/", `{"permissions":["events:read"]}`, access.EventsRead, true},
 		{"a part of a role that holds more", "PATCH roles/auditor/", `{"permissions":["events:read"]}`, access.EventsRead, false},
 		{"a role that holds more, to take all of it away", "PATCH roles/auditor/", `{"permissions":[]}`, access.EventsRead, false},
 		{"an operator's e-mail address", "PATCH users/{admin}/", `{"email":"mine@example.com"}`, access.EventsRead, false},

@@ -229,6 +229,23 @@ func TestPortalReachesNothingElse(t *testing.T) {
 }
 
 // TestALinkEndsNoOtherSession opens a link in a browser that has the session of somebody else.
+func TestARemovedServiceAccountComesBackWithoutItsSessions(t *testing.T) {
+	t.Parallel()
+	f, owner := startPortal(t)
+	home := owner.Home.ID
+	b, unused := f.signInToPortal(t, home, `{}`), f.portalLink(t, home, `{}`)
+	var session struct{ User struct{ ID string } }
+	if err := json.Unmarshal([]byte(b.do(t, "GET "+sessionPath, "").Want(t, http.StatusOK, "").Text), &session); err != nil {
+		t.Fatal(err)
+	}
+	f.Do(t, "DELETE /api/v1/organizations/"+home+"/members/"+session.User.ID+"/", servertest.Operator, "").Want(t, http.StatusNoContent, "")
+	b.do(t, "GET "+sessionPath, "").Want(t, http.StatusUnauthorized, "user_inactive")
+	again := f.signInToPortal(t, home, `{}`) // which adds the account again
+	again.do(t, "GET "+sessionPath, "").Want(t, http.StatusOK, "")
+	b.do(t, "GET "+sessionPath, "").Want(t, http.StatusUnauthorized, "")
+	newBrowser(t, f.URL).do(t, "POST "+sessionPath, `{"link":"`+unused+`"}`).Want(t, http.StatusUnauthorized, "")
+}
+
 func TestALinkEndsNoOtherSession(t *testing.T) {
 	t.Parallel()
 	f, owner := startPortal(t)

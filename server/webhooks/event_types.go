@@ -65,8 +65,8 @@ func (h Endpoints) PutEventType(x *exchange.Exchange) error {
 		return err
 	}
 	found, err := h.FindEventType(x)
-	if err != nil {
-		return err
+	if err != nil { // the type is stored all the same; its last_seen_at is unknown
+		found = newEventTypeBody(put.Is)
 	}
 	return x.Put("/api/v1/event-types/"+name+"/", put.Created, found)
 }

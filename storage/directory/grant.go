@@ -30,13 +30,14 @@ func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere boo
 }
 
 // mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that has more than
-// they do. A role is the same in every organization. So an added permission reaches every organization with such a member.
+// they do. A role is the same in every organization. So an added permission reaches every organization with such a member or portal.
 func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Scope) error {
 	elsewhere := false
 	if !to.Minus(role.Permissions).Empty() {
-		if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE role_id = ? AND organization_id <> ?)",
-			role.RowID, by.Authority.Home); err != nil {
-			return fmt.Errorf("look for the members with a role: %w", err)
+		if err := t.Get(&elsewhere, `SELECT EXISTS (SELECT 1 FROM memberships WHERE role_id = ?1 AND organization_id <> ?2)
+			OR EXISTS (SELECT 1 FROM sessions WHERE role_id = ?1 AND organization_id <> ?2)
+			OR EXISTS (SELECT 1 FROM sign_in_links WHERE role_id = ?1 AND organization_id <> ?2)`, role.RowID, by.Authority.Home); err != nil {
+			return fmt.Errorf("look for the uses of a role: %w", err)
 		}
 	}
 	return mayGrant(t, by, role.Permissions.Union(to), elsewhere)

@@ -126,7 +126,7 @@ func (d *Directory) makeOwner(t *sqlite.Tx, by access.Actor, organization int64,
 		o.User = made.RowID
 	}
 	_, err := member(t, organization, o.User)
-	if fault.KindOf(err) == fault.NotFound { // No cached principal changes: while the account was no member, it had no live key.
+	if fault.KindOf(err) == fault.NotFound { // No cached principal changes: the account has no live key, and putMember deletes its sessions.
 		_, err = d.putMember(t, by, organization, o.User, access.RoleOwner, "")
 	}
 	return o.User, err
