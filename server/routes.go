@@ -50,12 +50,12 @@ func (s *Server) table(site *console.Site) []route {
 		onCall("GET "+callbackPath, h.finishSignIn).to(open).when(o.SignIn != nil),
 
 		// The caller. Sign-in checks the access token or the link in its body.
-		on("GET /api/v1/whoami/", h.readCaller).to(anyone),
+		on("GET /api/v1/whoami/", show(h.callerBody)).to(anyone),
 		on("GET /api/v1/usage/", usages.OfPlan).to(anyone),
 		on("GET /api/v1/usage/keys/", usages.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
 		on("GET /api/v1/usage/organizations/", usages.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 		onCall("POST /api/v1/session/", h.createSession).to(open).body(maxSmallBody),
-		on("GET /api/v1/session/", h.readSession).to(anyone),
+		on("GET /api/v1/session/", show(h.describeSession)).to(anyone),
 		on("DELETE /api/v1/session/", h.endSession).to(anyone),
 
 		on("GET /api/v1/search/", h.search).to(anyone).query("q"),
@@ -209,13 +209,18 @@ func on(line string, handle handler) route {
 
 // read is a route that responds with what find finds.
 func read[B any](pattern string, find func(*exchange.Exchange) (B, error)) route {
-	return on("GET "+pattern, func(x *exchange.Exchange) error {
+	return on("GET "+pattern, show(find)).of(exists(find))
+}
+
+// show responds with what find finds.
+func show[B any](find func(*exchange.Exchange) (B, error)) handler {
+	return func(x *exchange.Exchange) error {
 		body, err := find(x)
 		if err != nil {
 			return err
 		}
 		return x.OK(body)
-	}).of(exists(find))
+	}
 }
 
 // onCall is a route whose handler gets the whole call: it reads a credential from another place, or by other rules, and has it checked.

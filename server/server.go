@@ -140,8 +140,6 @@ func (o *Options) normalize() (base string, err error) {
 	if o.SentHeaders == nil {
 		o.SentHeaders = func(webhook.Attempt) http.Header { return nil }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return base, errors.Join(missing, err)
 }

@@ -40,7 +40,7 @@ func (h *handlers) createSession(c *call) error {
 		return err
 	}
 	if isDry {
-		return h.readCaller(&c.Exchange)
+		return show(h.callerBody)(&c.Exchange)
 	}
 	other, err := h.otherSession(c, replaces)
 	if err != nil {
@@ -119,17 +119,6 @@ func (h *handlers) startSession(c *call, cookie access.Credential) (access.Sessi
 	return session, err
 }
 
-func (h *handlers) readSession(x *exchange.Exchange) error {
-	if x.Principal.Session == nil {
-		return errNoSession
-	}
-	body, err := h.describeSession(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(body)
-}
-
 func (h *handlers) endSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
@@ -142,6 +131,9 @@ func (h *handlers) endSession(x *exchange.Exchange) error {
 }
 
 func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
+	if x.Principal.Session == nil {
+		return sessionBody{}, errNoSession
+	}
 	who, err := h.callerBody(x)
 	if err != nil {
 		return sessionBody{}, err
@@ -180,14 +172,6 @@ type whoamiKey struct {
 	Name       string  `json:"name"`
 	Scope      string  `json:"scope"`
 	ExternalID *string `json:"external_id"`
-}
-
-func (h *handlers) readCaller(x *exchange.Exchange) error {
-	body, err := h.callerBody(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(body)
 }
 
 func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -56,18 +57,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func (o Options) complete() (Options, error) {
-	if o.Policy == (webhook.Policy{}) {
-		o.Policy = webhook.DefaultPolicy()
-	}
+	o.Policy = cmp.Or(o.Policy, webhook.DefaultPolicy())
 	if o.Policy.MaxAttempts > queue.MaxAttempts {
 		return o, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", o.Policy.MaxAttempts, queue.MaxAttempts)
 	}
-	if o.Observer == nil {
-		o.Observer = noObserver{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Observer, o.Logger = cmp.Or[Observer](o.Observer, noObserver{}), cmp.Or(o.Logger, slog.Default())
 	return o, nil
 }
 

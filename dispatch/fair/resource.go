@@ -2,9 +2,7 @@
 // what is shared, who waits, or what a payer is: its values count what they are told.
 package fair
 
-import (
-	"container/heap"
-)
+import "container/heap"
 
 // Resource is a shared amount, with the payers whose waiters wait for it. The payer that uses the least goes first. Among equals,
 // the one with the oldest last turn goes first. Waiters of one payer take turns. If the first payer may not take more, no other
