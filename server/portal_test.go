@@ -228,7 +228,6 @@ func TestPortalReachesNothingElse(t *testing.T) {
 	}
 }
 
-// TestALinkEndsNoOtherSession opens a link in a browser that has the session of somebody else.
 func TestARemovedServiceAccountComesBackWithoutItsSessions(t *testing.T) {
 	t.Parallel()
 	f, owner := startPortal(t)
@@ -238,14 +237,19 @@ func TestARemovedServiceAccountComesBackWithoutItsSessions(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.do(t, "GET "+sessionPath, "").Want(t, http.StatusOK, "").Text), &session); err != nil {
 		t.Fatal(err)
 	}
-	f.Do(t, "DELETE /api/v1/organizations/"+home+"/members/"+session.User.ID+"/", servertest.Operator, "").Want(t, http.StatusNoContent, "")
+	member := "/api/v1/organizations/" + home + "/members/" + session.User.ID + "/"
+	f.Do(t, "DELETE "+member, servertest.Operator, "").Want(t, http.StatusNoContent, "")
 	b.do(t, "GET "+sessionPath, "").Want(t, http.StatusUnauthorized, "user_inactive")
 	again := f.signInToPortal(t, home, `{}`) // which adds the account again
 	again.do(t, "GET "+sessionPath, "").Want(t, http.StatusOK, "")
-	b.do(t, "GET "+sessionPath, "").Want(t, http.StatusUnauthorized, "")
 	newBrowser(t, f.URL).do(t, "POST "+sessionPath, `{"link":"`+unused+`"}`).Want(t, http.StatusUnauthorized, "")
+
+	f.Do(t, "DELETE "+member, servertest.Operator, "").Want(t, http.StatusNoContent, "")
+	f.Do(t, "PUT "+member, servertest.Operator, `{"role":"owner"}`).Want(t, http.StatusOK, "")
+	again.do(t, "GET "+sessionPath, "").Want(t, http.StatusUnauthorized, "")
 }
 
+// TestALinkEndsNoOtherSession opens a link in a browser that has the session of somebody else.
 func TestALinkEndsNoOtherSession(t *testing.T) {
 	t.Parallel()
 	f, owner := startPortal(t)

@@ -101,8 +101,8 @@ func checkBaseURL(s string) error {
 	if err != nil {
 		return err
 	}
-	if want := strings.TrimRight(u.String(), "/"); s != want {
-		return advise(quote(s)+" ends with a slash, or has characters that a URL must escape", "write "+quote(want))
+	if end := u.Host + strings.TrimRight(u.EscapedPath(), "/"); !strings.HasSuffix(s, end) {
+		return advise(quote(s)+" ends with a slash, or has characters that a URL must escape", "write "+quote(u.Scheme+"://"+end))
 	}
 	return nil
 }

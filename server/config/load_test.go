@@ -68,7 +68,7 @@ func problemsOf(tb testing.TB, err error) config.Problems {
 // values has three valid values for every setting: for the file (in YAML), the environment and the flag. None is the default.
 var values = map[string][3]string{
 	"server.listen":                         {"127.0.0.1:1", "[::1]:2", "localhost:3"},
-	"server.base_url":                       {"https://a.example", "http://b.example:81/keys", "https://c.example"},
+	"server.base_url":                       {"https://a.example", "http://schlüssel.example:81/keys", "https://c.example"},
 	"server.trusted_proxies":                {"[10.0.0.0/8, '::1']", " 192.168.0.0/16 , 172.16.0.1", "fd00::/8"},
 	"server.tls_cert_file":                  {"a.crt", "b.crt", "c.crt"},
 	"server.tls_key_file":                   {"a.key", "b.key", "c.key"},

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,8 +17,8 @@ import (
 )
 
 var (
-	binary string // use program
-	typed  string // the program for tests that run many commands as people type them: binary, or launcher under the race detector
+	binary   string // use program
+	launcher string // the path of launchScript; empty without the race detector; use typed
 )
 
 // underRace reports whether the race detector is on: in these tests, and so in the binary under test.
@@ -42,7 +43,6 @@ func TestMain(m *testing.M) {
 
 func runTests(m *testing.M) int {
 	if binary = os.Getenv("KEYHOOK_BINARY"); binary != "" {
-		typed = binary
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "keyhook-e2e-")
@@ -52,11 +52,10 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "keyhook")
-	typed = binary
 	err = errors.Join(os.Chmod(dir, 0o755), build(binary, underRace)) // some tests run it as another user
 	if underRace {
-		typed = binary + "-typed"
-		err = errors.Join(err, build(binary+"-plain", false), os.WriteFile(typed, []byte(strings.ReplaceAll(launcher, "BINARY", binary)), 0o700)) //nolint:gosec // it is a program
+		launcher = binary + "-launcher"
+		err = errors.Join(err, build(binary+"-plain", false), os.WriteFile(launcher, []byte(strings.ReplaceAll(launchScript, "BINARY", binary)), 0o700)) //nolint:gosec // it is a program
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -65,9 +64,9 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// launcher runs a command without the race detector, unless the command does several things at once. With the detector, a process takes a
+// launchScript runs a command without the race detector, unless the command does several things at once. With the detector, a process takes a
 // tenth of a second more of processor time, and the scripts and documents start 700 of them.
-const launcher = `#!/bin/sh
+const launchScript = `#!/bin/sh
 case $1 in serve | listen | demo | bench) exec BINARY "$@" ;; esac
 exec BINARY-plain "$@"
 `
@@ -76,13 +75,13 @@ exec BINARY-plain "$@"
 // the flags of .ci/run, which are in E2E_BUILD_FLAGS, or without.
 func build(to string, race bool, flags ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-o", to}, flags...)
-	cmd := exec.Command("go")
 	if race {
 		args = append(append(args, "-race"), strings.Fields(os.Getenv("E2E_BUILD_FLAGS"))...)
-	} else if underRace { // as the other steps of .ci/run
+	}
+	cmd := exec.Command("go", append(args, "github.com/keyhook/keyhook")...)
+	if underRace && !race { // as the other steps of .ci/run
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	cmd.Args = append(append(cmd.Args, args...), "github.com/keyhook/keyhook")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)
 	}
@@ -103,3 +102,6 @@ var program = sync.OnceValue(func() string {
 	}
 	return binary
 })
+
+// typed returns the path of the program for tests that run many commands as people type them.
+func typed() string { return cmp.Or(launcher, program()) }

@@ -43,7 +43,7 @@ func newReader(t *testing.T, flags ...string) *reader {
 		"keyhook listen --from", "keyhook listen --from", // does not listen
 		"keyhook listen", "keyhook listen --port "+port)
 	for _, link := range []string{filepath.Join(r.dir, "keyhook"), filepath.Join(r.scratch, "keyhook")} { // ./keyhook, and on the PATH
-		if err := os.Symlink(typed, link); err != nil {
+		if err := os.Symlink(typed(), link); err != nil {
 			t.Fatal(err)
 		}
 	}

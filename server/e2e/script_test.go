@@ -27,7 +27,7 @@ func TestScripts(t *testing.T) {
 			bin := filepath.Join(env.WorkDir, ".bin")
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Vars = append(env.Vars, raceOptions)
-			return errors.Join(os.Mkdir(bin, 0o700), os.Symlink(typed, filepath.Join(bin, "keyhook")))
+			return errors.Join(os.Mkdir(bin, 0o700), os.Symlink(typed(), filepath.Join(bin, "keyhook")))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "ready": ready},
 	})

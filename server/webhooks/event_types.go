@@ -66,7 +66,7 @@ func (h Endpoints) PutEventType(x *exchange.Exchange) error {
 	}
 	found, err := h.FindEventType(x)
 	if err != nil { // the type is stored all the same; its last_seen_at is unknown
-		found = newEventTypeBody(put.Is)
+		x.Cause, found = err, newEventTypeBody(put.Is)
 	}
 	return x.Put("/api/v1/event-types/"+name+"/", put.Created, found)
 }
