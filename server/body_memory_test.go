@@ -160,6 +160,15 @@ func TestBodyMemory(t *testing.T) {
 		f.until(t, servertest.NewCall("GET "+path+id()+"/", servertest.Operator, ""), 200)
 	})
 
+	t.Run("does not refuse a write that is done, although its response is large", func(t *testing.T) {
+		t.Parallel()
+		f := start(t, budget(512<<10))
+		f.begin(t, servertest.Operator, path, 84<<10, event(82 << 10)[:82<<10])
+		f.waitReserved(t, 160<<10)
+		large := `{"description":"` + strings.Repeat("x", 40<<10) + `"}`
+		f.Do(t, "PUT /api/v1/event-types/a.b/", servertest.Operator, `{"description":"x","example":`+large+`,"schema":`+large+`}`).Want(t, 201, "")
+	})
+
 	t.Run("is released if the caller disconnects before the writer has read the body", func(t *testing.T) {
 		t.Parallel()
 		f := build(t, budget(900<<10))

@@ -38,6 +38,9 @@ type Exchange struct {
 // WriteTimeout is how long the server waits until a client has read the response.
 const WriteTimeout = 30 * time.Second
 
+// hurriedTimeout is WriteTimeout for a large response without memory of its own.
+const hurriedTimeout = 5 * time.Second
+
 // ExtendDeadlines gives the handler time until d from now, beyond the timeouts of the server. The read deadline matters too:
 // net/http reads ahead while a handler runs, and cancels the context when that read times out.
 func (x *Exchange) ExtendDeadlines(d time.Duration) {

@@ -114,8 +114,9 @@ func (x *Exchange) Respond(status int, v any) error {
 	return x.RespondAs(status, "application/json", v)
 }
 
-// RespondAs responds with v as JSON of a media type. It sends nothing if v cannot be encoded. It also refuses a large response if
-// the organization has no memory left: many slow readers could keep such responses in memory at once.
+// RespondAs responds with v as JSON of a media type. It sends nothing if v cannot be encoded. Many slow readers could keep large
+// responses in memory at once. So if the organization has no memory left, a read is refused. A write is done already: its client must
+// take the response at once.
 func (x *Exchange) RespondAs(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer recycle(buffer)
@@ -125,8 +126,10 @@ func (x *Exchange) RespondAs(status int, mediaType string, v any) error {
 		return fmt.Errorf("encode response: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
-		if err := x.reserve(size, 0); err != nil {
+		if err := x.reserve(size, 0); err != nil && x.Request.Method == http.MethodGet {
 			return err
+		} else if err != nil {
+			x.ExtendDeadlines(hurriedTimeout)
 		}
 	}
 	body := buffer.Bytes()

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math"
 	"net/mail"
-	"net/url"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -113,12 +114,16 @@ func (f *Form) CheckExternalID(name string, text *string) *string {
 
 const maxWebURL = 2048
 
-// WebURL returns the absolute URL of a web page, which a browser may open. url.Parse takes https://<tenant>.example, and browsers do not.
+// pages are the addresses that a browser may open, also inside the operator's network.
+var pages = egress.Policy{AllowHTTP: true, AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
+
+// WebURL returns the absolute URL of a web page, which a browser may open. url.Parse takes https://1.2.3.4.5, and browsers do not.
 func (f *Form) WebURL(name string) *string {
-	const must = "be an absolute URL with http or https, such as https://shop.example/settings"
+	const must = "be an absolute URL with http or https that a browser opens, such as https://shop.example/settings"
 	return f.Matching(name, f.Line(name, maxWebURL), must, func(text string) bool {
-		u, err := url.Parse(text)
-		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil && !strings.ContainsAny(u.Host, "<>")
+		page, _, _ := strings.Cut(text, "#") // a page may have a fragment, but a subscription may not
+		_, err := pages.CheckURL(page)
+		return err == nil
 	})
 }
 

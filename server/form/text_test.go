@@ -123,6 +123,8 @@ func TestWebURL(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"https://shop.example/settings?a=b": true, "http://shop.example": true, "ftp://shop.example/": false, "javascript://shop.example/%0aalert(1)": false,
 		"https:///settings": false, "https://user@shop.example/": false, "/settings": false, "https://[": false, "https://<tenant>.shop.example/": false,
+		"http://localhost:3000/settings#webhooks": true, "https://schlüssel.example/": true, "https://[::1]:8443/": true,
+		"https://shop.example:99999/": false, "https://1.2.3.4.5/": false, "https://shop%.example/": false, "https://xn--a/": false,
 	} {
 		f := form.Parse([]byte(`{"return_url":"` + text + `"}`))
 		if got := f.WebURL("return_url"); (f.Err() == nil && got != nil) != valid {
