@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,12 +168,7 @@ func zip(to *bytes.Buffer, body []byte) {
 // AcceptsGzip reports whether Accept-Encoding lists gzip. Browsers list it without a weight. A client that refuses gzip with "gzip;q=0"
 // gets the plain body.
 func AcceptsGzip(h http.Header) bool {
-	for item := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
-		if strings.TrimSpace(item) == "gzip" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(h.Get("Accept-Encoding"), ","), func(item string) bool { return strings.TrimSpace(item) == "gzip" })
 }
 
 // OK responds with v.
