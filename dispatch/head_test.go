@@ -72,3 +72,24 @@ func TestARecoveryWaitsForNoRetry(t *testing.T) {
 		}
 	})
 }
+
+// TestARecoveryOfAHealthySubscriptionWaitsForNoRetry has a receiver that has failed for one event. That is no outage yet.
+func TestARecoveryOfAHealthySubscriptionWaitsForNoRetry(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(500))
+		x.publish(t, 1)
+		time.Sleep(2 * time.Minute) // the next attempt follows minutes later
+		x.setReceiver("a.example", respond(200))
+		if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 1 {
+			t.Fatalf("%+v, %d pending", h.Health, h.PendingDeliveries)
+		}
+		if _, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if h := x.health(t, sub); h.PendingDeliveries != 0 {
+			t.Errorf("%d deliveries wait after a recovery", h.PendingDeliveries)
+		}
+	})
+}

@@ -104,7 +104,7 @@ func TestAllowedNetworks(t *testing.T) {
 			`["example.com"]`:         `"example.com" is not an address or a network; write an item such as 10.0.0.0/8 or fd00::1.`,
 			`["fe80::1%eth0"]`:        `is not an address or a network`,
 			`"10.0.0.0/8"`:            `This must be an array of networks`,
-			`[7]`:                     `This must be a string.`,
+			`[7]`:                     `This must be a string in quotes.`,
 			`[` + strings.Repeat(`"10.0.0.1",`, access.MaxNetworks) + `"10.0.0.1"]`: `This may have at most 20 networks`,
 		} {
 			got := f.Do(t, "POST "+keys, as, `{"name":"x","scope":"events:read","allowed_networks":`+networks+`}`).Want(t, 422, "validation_failed")

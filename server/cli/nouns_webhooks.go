@@ -117,7 +117,7 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 			show: thing{quiet: "deliveries", flat: []string{"reasons"}},
 		},
 		{
-			verb: "recover", short: "Send again after a receiver was mended: what waits, and what failed in the outage",
+			verb: "recover", short: "Send again after a receiver was repaired: what waits, and what failed in the outage",
 			long: "The command activates the subscription, so pending deliveries are sent. It also sends the events again whose last\n" +
 				"attempt failed since the outage began. If a person has paused the subscription, the command needs --activate. The\n" +
 				"operation is idempotent. At a terminal, the command shows the numbers first and asks.",

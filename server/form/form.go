@@ -133,7 +133,7 @@ const maxEscaped = len(`\ud83d\ude00`)
 
 // The forms of values in messages. Each names the type as JSON does, and what is in it.
 const (
-	aString     = "a string"
+	aString     = "a string in quotes"
 	anObject    = `an object, such as {"number": 1001}`
 	aTime       = `a string with a time, such as "2030-01-31T12:00:00Z"`
 	aScope      = `a space-delimited string, such as "events:read events:write"`

@@ -26,7 +26,7 @@ func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere boo
 		return nil
 	}
 	return fault.New(fault.Forbidden, access.CodeDenied,
-		"You can grant only permissions that you have, and you lack %s; ask a user who has it, or grant less.", strings.Join(missing.Keys(), ", "))
+		"You can grant only permissions that you have, and you lack %s; ask a user who has it to add it to your role, or grant less.", strings.Join(missing.Keys(), ", "))
 }
 
 // mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that has more than

@@ -45,8 +45,15 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 }
 
 // makeHealthy activates a subscription whose receiver was mended. What waits for a retry is due now; a receiver that has failed often has few
-// of these.
+// of these. A healthy subscription may have some, too: its receiver has failed for some events only.
 func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
+	if err := t.Exec(`
+		UPDATE deliveries SET due_at = ?1 WHERE id IN (
+			SELECT id FROM deliveries INDEXED BY deliveries_pending
+			WHERE subscription_id = ?2 AND state = `+delivery.Pending+` AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, t.Now(), sub.RowID, dropBatch); err != nil {
+		return err
+	}
+	t.announceChange(sub.RowID)
 	if sub.Status == webhook.Healthy {
 		return nil
 	}
@@ -55,13 +62,6 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	if err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
 		return err
 	}
-	if err := t.Exec(`
-		UPDATE deliveries SET due_at = ?1 WHERE id IN (
-			SELECT id FROM deliveries INDEXED BY deliveries_pending
-			WHERE subscription_id = ?2 AND state = `+delivery.Pending+` AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, t.Now(), sub.RowID, dropBatch); err != nil {
-		return err
-	}
-	t.announceChange(sub.RowID)
 	return q.SetHealth(t.Tx, sub, before)
 }
 

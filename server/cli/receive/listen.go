@@ -145,9 +145,8 @@ func (l *listener) serve(ctx context.Context) error {
 	}
 	fmt.Fprintf(l.notes, "Listening on http://%s/ (any path). Stop with Ctrl-C.\n", on.Addr())
 	if l.secret.IsZero() {
-		fmt.Fprint(l.notes, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
-	}
-	fmt.Fprintf(l.notes, `
+		fmt.Fprintf(l.notes, `There is no secret, so signatures are not verified. Give --secret-file, or set `+config.EnvWebhookSecret+`.
+
 To send something here from a server that runs with --dev:
 
   keyhook subscriptions create --url http://%s/ --event-types order.created
@@ -156,6 +155,7 @@ To send something here from a server that runs with --dev:
 The first command prints the signing secret.
 
 `, on.Addr())
+	}
 	server := &http.Server{
 		Handler: l, ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent,
 		BaseContext: func(net.Listener) context.Context { return ctx },
