@@ -262,7 +262,7 @@ var budget = map[string]int{
 	"storage/delivery":             125,
 	"storage/directory":            2690,
 	"storage/disk":                 690,
-	"storage/encryption":           560,
+	"storage/encryption":           565,
 	"storage/fanout":               370,
 	"storage/filter":               440,
 	"storage/fault":                170,
@@ -286,7 +286,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50770 // the aim is 50,000
+	budgetOfAll    = 50784 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -3,7 +3,9 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -55,6 +57,10 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
 	r, err := sqlite.Backup(ctx, o, copyHooks(&contents))
 	r.Contents = contents
+	if file := r.Database + disk.Key; err == nil && encryption.LacksKey(r.Database, r.KeyID) {
+		r.Warning = strings.TrimPrefix(r.Warning+"; ", "; ") + fmt.Sprintf(
+			"%s does not have the key %s: look for that key now, because nobody can restore the copy without it", file, r.KeyID)
+	}
 	return r, err
 }
 

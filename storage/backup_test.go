@@ -135,6 +135,9 @@ func TestRefusedBackup(t *testing.T) {
 		}
 		foreign := filepath.Join(dir, "foreign.db")
 		alter(t, foreign, "CREATE TABLE theirs (id INTEGER)")
+		another := filepath.Join(dir, "another.db")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, another))
+		stop()
 		before := files(t, dir)
 		to := func(to string) storage.BackupOptions { return storage.BackupOptions{Path: path, To: to} }
 		of := func(of string) storage.BackupOptions {
@@ -146,7 +149,8 @@ func TestRefusedBackup(t *testing.T) {
 			says string
 		}{
 			"a file that is there":           {to(there), storage.ErrExists, "there.db"},
-			"the database itself":            {to(path), storage.ErrExists, "belongs to the database"},
+			"the database itself":            {to(path), storage.ErrExists, "belongs to a database"},
+			"another database":               {storage.BackupOptions{Path: path, To: another, Replace: true}, storage.ErrExists, "belongs to a database"},
 			"a directory that is not there":  {to(filepath.Join(dir, "no", "copy.db")), nil, "create it first"},
 			"to keep copies at a file name":  {storage.BackupOptions{Path: path, To: filepath.Join(dir, "x.db"), Keep: 1}, nil, "give an existing directory"},
 			"a database that is not there":   {of(filepath.Join(dir, "none.db")), storage.ErrForeignFile, "no database at"},
@@ -159,8 +163,8 @@ func TestRefusedBackup(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock", ".key", ".key.new", ".sock", ".reserve", ".partial", ".restoring"} {
-			if _, err := storage.Backup(t.Context(), to(path+suffix)); !errors.Is(err, storage.ErrExists) || !strings.Contains(err.Error(), "belongs to the database") {
+		for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock", ".key", ".key.new", ".key.f8f28f21", ".sock", ".reserve", ".partial", ".restoring"} {
+			if _, err := storage.Backup(t.Context(), to(path+suffix)); !errors.Is(err, storage.ErrExists) || !strings.Contains(err.Error(), "belongs to a database") {
 				t.Errorf("the file %s of the database: %v", suffix, err)
 			}
 		}

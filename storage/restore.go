@@ -45,7 +45,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 }
 
 // recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
-// is pending in the copy before.
+// is pending in the copy before. Sessions and links end: some had ended after the copy was made.
 func (s *Store) recordRestore(from string, r *backup.Restored) error {
 	r.Pending = s.Pending()
 	name := filepath.Base(from)
@@ -55,6 +55,9 @@ func (s *Store) recordRestore(from string, r *backup.Restored) error {
 			return err
 		}
 		if err := s.Queue.BeginHold(t, "restored from "+name); err != nil {
+			return err
+		}
+		if err := errors.Join(t.Exec("DELETE FROM sessions"), t.Exec("DELETE FROM sign_in_links")); err != nil {
 			return err
 		}
 		return s.Queue.Audit(t, access.System(organization), 0, access.DatabaseRestored, audit.Target{Type: "backup", ID: name},

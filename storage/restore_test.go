@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -123,6 +124,25 @@ func TestRestore(t *testing.T) {
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
 		if a := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), attempt)); a.Outcome != webhook.Interrupted {
 			t.Errorf("%+v", a)
+		}
+	})
+
+	t.Run("sessions and links end, because they may have ended since the copy", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copiedDatabase(t)
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		must[access.Session](t)(store.Directory.CreateSession(t.Context(), x.Owner, x.Actor(), access.MintSession()))
+		must[access.SignInLink](t)(store.Directory.CreatePortalLink(t.Context(), storagetest.Operator(t, store).Actor("", ""), x.Owner.Organization.ID,
+			access.NewPortalLink{Role: access.RoleOwner, Credential: access.Mint(access.LinkPrefix), Life: time.Hour}))
+		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from, Replace: true}))
+		stop()
+		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		for name, want := range map[string]int{from: 1, path: 0} {
+			var sessions, links int
+			query(t, name, &sessions, "SELECT count(*) FROM sessions")
+			if query(t, name, &links, "SELECT count(*) FROM sign_in_links"); sessions != want || links != want {
+				t.Errorf("%s has %d sessions and %d links, want %d", name, sessions, links, want)
+			}
 		}
 	})
 

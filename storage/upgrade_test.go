@@ -368,14 +368,14 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 
 	t.Run("an older version refuses the upgraded file and says what to do", func(t *testing.T) {
 		t.Parallel()
-		o, before := beforeUpgrade(t)
+		o, _ := beforeUpgrade(t)
 		contentOf(t, future(t, o, laterSchema, nil))
-		refused(t, o, storage.ErrNewerSchema, tooNew(laterSchema, presentSchema), "newer binary", o.Path+beforeIt(laterSchema), o.Path+"-wal")
+		refused(t, o, storage.ErrNewerSchema, tooNew(laterSchema, presentSchema), "newer binary", "restore the copy that was made before the upgrade, "+o.Path+beforeIt(laterSchema))
 		refused(t, future(t, o, nextSchema, nil), storage.ErrNewerSchema, tooNew(laterSchema, nextSchema), o.Path+beforeIt(laterSchema))
-		if err := os.Rename(o.Path+beforeIt(laterSchema), o.Path); err != nil {
-			t.Fatal(err)
+		if r, err := storage.Restore(t.Context(), o, o.Path+beforeIt(laterSchema)); err != nil || r.ReplacedDatabase == "" {
+			t.Fatalf("%+v, error %v", r, err)
 		}
-		same(t, before, contentOf(t, o))
+		contentOf(t, o)
 		contentOf(t, future(t, o, laterSchema, nil))
 		if err := os.Remove(o.Path + beforeIt(laterSchema)); err != nil {
 			t.Fatal(err)

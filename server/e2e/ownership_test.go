@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,19 @@ func service(t *testing.T) (dir, private string) {
 	stop()
 	give(t, nobody, dir, path, path+".key", path+".lock")
 	return dir, private
+}
+
+// makeLogged makes a copy one with a write-ahead log, as Litestream makes them. To read it, SQLite needs to make a file beside it.
+func makeLogged(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err == nil {
+		_, err = db.Exec("PRAGMA journal_mode = WAL")
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // onDatabase runs a command of the program as root on the database in dir, and returns its exit code and its output.
@@ -167,6 +181,33 @@ func TestRootActsAsOwner(t *testing.T) {
 		}
 		owners(t, filepath.Join(sticky, "copy.db"), 0)
 	})
+}
+
+// TestUnreadableCopy restores a copy that its owner may not read, and then one that SQLite cannot read where it is.
+func TestUnreadableCopy(t *testing.T) {
+	t.Parallel()
+	dir, _ := service(t)
+	copies := t.TempDir()
+	if code, said := onDatabase(t, dir, "backup", filepath.Join(copies, "copy.db")); code != 0 {
+		t.Fatal(said)
+	}
+	from := filepath.Join(dir, "copy.db")
+	if err := errors.Join(os.Rename(filepath.Join(copies, "copy.db"), from), os.Chmod(from, 0)); err != nil {
+		t.Fatal(err)
+	}
+	give(t, nobody, from)
+	if code, said := onDatabase(t, dir, "restore", from); code != 8 || !strings.Contains(said, "chmod u+rw "+from) {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	openToAll(t, copies)
+	if err := errors.Join(os.Rename(from, filepath.Join(copies, "copy.db")), os.Chmod(filepath.Join(copies, "copy.db"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	from = filepath.Join(copies, "copy.db")
+	makeLogged(t, from)
+	if code, said := onDatabase(t, dir, "restore", from); code != 8 || !strings.Contains(said, "its directory belongs to another user; if so, copy the file") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
 }
 
 // TestPlantedDatabase has the user of the service put a link to root's database in the place of its own.

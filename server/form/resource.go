@@ -160,7 +160,7 @@ func (f *Form) Filter(name string) *filter.Filter {
 	if f.Null(name) {
 		return new(filter.Filter)
 	}
-	value := f.take(name)
+	value := f.typed(name, f.take(name), jsontext.KindBeginArray, conditions)
 	if value == nil {
 		return nil
 	}
@@ -169,10 +169,6 @@ func (f *Form) Filter(name string) *filter.Filter {
 		return nil
 	}
 	var all filter.Filter
-	if value.Kind() != jsontext.KindBeginArray {
-		f.wrongType(name, conditions)
-		return nil
-	}
 	for _, item := range f.List(name, filter.MaxConditions) {
 		if item != nil {
 			all = append(all, item.condition())

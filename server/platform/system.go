@@ -145,7 +145,7 @@ func (h *Endpoints) CreateBackup(x *exchange.Exchange) error {
 		return err
 	}
 	if r.Warning != "" { // no response shows a path
-		r.Warning = "The copy was made, but older copies could not be removed. See the server log for the cause."
+		r.Warning = "The copy was made, but the server log has a warning about it."
 	}
 	return x.Respond(http.StatusCreated, backupBody{
 		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,

@@ -26,6 +26,7 @@ type Contents struct {
 
 // Report describes a backup that was made and checked.
 type Report struct {
+	Database  string // absolute, with links resolved
 	File      string // absolute
 	Bytes     int64
 	SHA256    string // in hexadecimal

@@ -64,8 +64,9 @@ func (o Options) Destination(path string, at time.Time) (Destination, error) {
 	if err := checkReplaceable(dir, path, d.writer); err != nil {
 		return d, err
 	}
-	if slices.Contains(disk.Beside(path), d.File) {
-		return d, fault.Advise(fmt.Errorf("%w: %s belongs to the database", ErrExists, d.File), "name another file")
+	isKey := strings.HasPrefix(d.File, path+disk.Key) // a key that a rekey has kept, too
+	if isKey || slices.Contains(disk.Beside(path), d.File) || disk.Exists(d.File+disk.Lock) {
+		return d, fault.Advise(fmt.Errorf("%w: %s belongs to a database", ErrExists, d.File), "name another file")
 	}
 	return d, nil
 }

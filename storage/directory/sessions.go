@@ -32,26 +32,23 @@ type newSession struct {
 // CreateSession starts a session that acts as the access token of p. p must have a token. Faults: Limited if the organization has started
 // too many today.
 func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
-	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
-		if err := d.quotas.RequireChange(t, p.Home.RowID); err != nil {
-			return access.Session{}, err
-		}
-		return d.startSession(t, p, by, c, newSession{
-			Session: access.Session{Kind: access.TokenSession}, User: p.User.RowID, Organization: p.Home.RowID, Token: &p.Token.RowID,
-		})
-	})
+	return d.signIn(ctx, p, by, c, newSession{Session: access.Session{Kind: access.TokenSession}, Token: &p.Token.RowID})
 }
 
 // CreateIdentitySession starts a session of p, which is the PrincipalToSignIn of an identity. If the issuer has named the organization, the
 // session may not switch to another. Faults: as of CreateSession.
 func (d *Directory) CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, by access.Actor, c access.Credential) (access.Session, error) {
-	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
-		if err := d.quotas.RequireChange(t, p.Home.RowID); err != nil {
+	return d.signIn(ctx, p, by, c, newSession{Session: access.Session{Kind: access.OIDCSession, MaySwitch: i.Organization == ""}})
+}
+
+// signIn starts a session of the user of p in its organization.
+func (d *Directory) signIn(ctx context.Context, p access.Principal, by access.Actor, c access.Credential, s newSession) (access.Session, error) {
+	s.User, s.Organization = p.User.RowID, p.Home.RowID
+	return sqlite.Returning(ctx, d.file, workFor(s.Organization), func(t *sqlite.Tx) (access.Session, error) {
+		if err := d.quotas.RequireChange(t, s.Organization); err != nil {
 			return access.Session{}, err
 		}
-		return d.startSession(t, p, by, c, newSession{
-			Session: access.Session{Kind: access.OIDCSession, MaySwitch: i.Organization == ""}, User: p.User.RowID, Organization: p.Home.RowID,
-		})
+		return d.startSession(t, p, by, c, s)
 	})
 }
 

@@ -95,6 +95,8 @@ func Beside(path string) []string {
 	return names
 }
 
+const orAnother = ", or use another file; storage.path is the file of the database"
+
 // Advise turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
 // that gives access. The result is ErrAccess and also wraps err.
 func Advise(name string, err error) error {
@@ -105,9 +107,9 @@ func Advise(name string, err error) error {
 		return refuse(err, fmt.Sprintf("cannot write %s: %v", name, err), "free space on that disk, or use a directory on another disk")
 	case errors.Is(err, fs.ErrPermission):
 		why, mend := whyDenied(name)
-		return refuse(err, fmt.Sprintf("this process (%s) may not use %s, because %s", Self(), name, why), mend+", or set storage.path to another file")
+		return refuse(err, fmt.Sprintf("this process (%s) may not use %s, because %s", Self(), name, why), mend+orAnother)
 	}
-	return refuse(err, fmt.Sprintf("cannot use %s: %v", name, err), "look at each directory of this path, or set storage.path to another file")
+	return refuse(err, fmt.Sprintf("cannot use %s: %v", name, err), "look at each directory of this path"+orAnother)
 }
 
 // whyDenied says why this process may not use name, and how to give it access. If this process may not enter a directory

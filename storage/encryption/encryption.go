@@ -78,11 +78,10 @@ func (s Source) FindOrCreate(start sqlite.Start) (Keys, error) {
 // of the copy.
 func (s Source) ForCopy(from, id string) (Keys, error) {
 	k, err := s.read(sqlite.Start{})
-	hasKey := slices.ContainsFunc(k.keys, func(k seal.Key) bool { return k.ID() == id })
 	switch {
 	case errors.Is(err, ErrKeyMissing):
 		err = fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id)
-	case err == nil && !hasKey:
+	case err == nil && !hasKey(k.keys, id):
 		where := "encryption.key"
 		if s.Key == "" {
 			where = k.file.path()
@@ -105,12 +104,14 @@ func adviseKey(err error, path, id string, isSet bool) error {
 	file, kept := path+disk.Key, path+disk.Key+"."+id // see keepOnly
 	_, inFile, _ := findKeyFile(path)                 // another error matters more
 	switch {
-	case isSet && slices.ContainsFunc(inFile, func(k seal.Key) bool { return k.ID() == id }):
+	case isSet && hasKey(inFile, id):
 		return fault.AdviseMissing(err, "remove encryption.key, because %s has %s", file, which)
 	case isSet:
 		return fault.AdviseMissing(err, "set encryption.key to %s, from your copy; a new key cannot open the signing secrets", which)
 	case disk.Exists(kept) && disk.Exists(file): // a Change has moved it there; the key in the file must stay
 		return fault.AdviseMissing(err, "add that key, which was kept when it was replaced: cat %s >> %s", kept, file)
+	case len(inFile) > 0:
+		return fault.AdviseMissing(err, "append %s from your copy to %s, or set encryption.key to it; the key that is there must stay, because other backups need it", which, file)
 	}
 	return fault.AdviseMissing(err, "restore %s with %s from your copy, or set encryption.key to it; a new key cannot open the signing secrets", file, which)
 }

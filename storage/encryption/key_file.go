@@ -52,7 +52,7 @@ func (f keyFile) read() ([]seal.Key, error) {
 		return nil, disk.Advise(f.path(), err)
 	}
 	var keys []seal.Key
-	lines := strings.Fields(string(text))
+	lines := strings.Fields(strings.ReplaceAll(string(text), "=", "= ")) // a key ends in "=", and cat may have put one after it without a line break
 	for i, line := range lines {
 		key, err := seal.ParseKey(line)
 		if err != nil {
@@ -64,6 +64,17 @@ func (f keyFile) read() ([]seal.Key, error) {
 		return nil, fmt.Errorf("%w: %s is empty", ErrKey, f.path())
 	}
 	return keys, nil
+}
+
+// LacksKey reports whether the key file of the database at path exists and does not have the key of that id. It returns false if the file
+// cannot be read.
+func LacksKey(path, id string) bool {
+	f, keys, err := findKeyFile(path)
+	return !f.isNew && (err == nil || errors.Is(err, ErrKey)) && !hasKey(keys, id)
+}
+
+func hasKey(keys []seal.Key, id string) bool {
+	return slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == id })
 }
 
 // keyFileLimit is larger than any key file.
@@ -128,7 +139,7 @@ func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
 	if len(moved) == 0 {
 		return nil, nil
 	}
-	if slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == to.ID() }) {
+	if hasKey(keys, to.ID()) {
 		return moved, f.write(to)
 	}
 	if err := errors.Join(os.Remove(f.path()), disk.SyncDir(filepath.Dir(f.path()))); err != nil {

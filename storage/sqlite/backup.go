@@ -28,7 +28,7 @@ func Backup(ctx context.Context, o backup.Options, c Copies) (backup.Report, err
 	if err != nil {
 		return r, err
 	}
-	r.File = to.File
+	r.Database, r.File = path, to.File
 	var from *source
 	err = reader.Do(func() (err error) {
 		from, err = openDatabase(ctx, path)

@@ -141,7 +141,11 @@ func checkRestored(from, path string) error {
 	case !copied.Mode().IsRegular():
 		return fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, from)
 	}
-	return nil
+	file, err := disk.OpenRegular(from) // SQLite does not say who may read it
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // renameReplaced renames the present database and returns the new name. It returns an empty name if there is no

@@ -79,8 +79,8 @@ func failedCopy(err error, path, dir string) error {
 	case sqliteCorrupt:
 		return fault.Advise(fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err), "use an older backup")
 	case sqliteReadOnly, sqliteCantOpen: // even a reader of a write-ahead log may have to make files beside it
-		return fault.Advise(fmt.Errorf("copy the database: SQLite cannot read it where it is (%w)", err),
-			"check whether its disk is read-only now; if it is, copy %s, and %s if there is one, to another disk, and back up that copy", path, path+disk.WAL)
+		return fault.Advise(fmt.Errorf("%w: SQLite cannot read %s where it is (%w)", disk.ErrAccess, path, err),
+			"check whether its disk is read-only, or its directory belongs to another user; if so, copy the file, and %s if there is one, to another directory, and use that copy", path+disk.WAL)
 	}
 	return fmt.Errorf("copy the database: %w", err)
 }
@@ -106,6 +106,8 @@ func (c Copies) check(ctx context.Context, path string) error {
 		return fmt.Errorf("%w: %s", ErrForeignFile, path)
 	case code(err)&primaryMask == sqliteCorrupt && !errors.Is(err, ErrDamaged):
 		return fault.Advise(fmt.Errorf("%w: %s: %w", ErrDamaged, path, err), "use another backup")
+	case code(err)&primaryMask == sqliteReadOnly, code(err)&primaryMask == sqliteCantOpen:
+		return failedCopy(err, path, "")
 	}
 	return err
 }

@@ -161,14 +161,13 @@ func (f *File) nameCopy() (string, error) {
 
 // newer refuses a file of a later version, and names the copy that the later version made before its upgrade.
 func (o Options) newer(found int64) error {
-	path := o.Path
 	mend := "restore a backup that this version has written"
 	for n := o.version() + 1; n <= found; n++ {
 		if name := o.upgradeCopy(n); disk.Exists(name) {
-			mend = fmt.Sprintf("go back to the copy that was made before the upgrade: remove %s-wal, if it is there, and move %s to %s (what came later is not in it)", path, name, path)
+			mend = fmt.Sprintf("restore the copy that was made before the upgrade, %s (what came later is not in it)", name)
 			break
 		}
 	}
-	return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, o.version()),
+	return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, o.Path, found, o.version()),
 		"run the newer binary, or %s", mend)
 }

@@ -75,8 +75,8 @@ Start the server. Look at the pending deliveries with "keyhook queue show". Then
   keyhook queue release   sends the pending deliveries; receivers may get events a second time
   keyhook queue discard   drops the pending deliveries, and sends only events that are published from now on
 
-The keys, tokens and signing secrets of the backup are valid again. If you revoked or rotated some of them after the
-backup, do that again. %s
+Sessions and sign-in links of the backup have ended. Its keys, tokens and signing secrets are valid again. If you revoked
+or rotated some of them after the backup, do that again. %s
 `, lost)
 	return err
 }
