@@ -40,13 +40,12 @@ export const api = {
 // Options of a request:
 //   query         an object; empty values are left out
 //   signal        of an AbortController
-//   headers       more headers, such as Idempotency-Key
 //   organization  acts in this organization instead of the one of the page; '' is the caller's own
 //   signIn        false: a 401 is thrown, and the user is not asked to sign in
 async function request(method, path, body, options = {}) {
-  const { query, signal, headers: more, organization: other, signIn = true } = options;
+  const { query, signal, organization: other, signIn = true } = options;
   const url = settings.base + '/api/v1' + path + queryText(query);
-  const headers = { Accept: 'application/json', ...more };
+  const headers = { Accept: 'application/json' };
   const actsIn = other ?? organization;
   if (actsIn) headers['X-Organization-Id'] = actsIn;
   const init = { method, headers, signal, credentials: 'same-origin', cache: 'no-store' };
