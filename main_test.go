@@ -256,7 +256,7 @@ var budget = map[string]int{
 	"storage":                      1000,
 	"storage/access":               1430,
 	"storage/audit":                270,
-	"storage/backup":               340,
+	"storage/backup":               341,
 	"storage/catalogue":            140,
 	"storage/clock":                210,
 	"storage/delivery":             125,
@@ -272,7 +272,7 @@ var budget = map[string]int{
 	"storage/pending":              380,
 	"storage/principal":            700,
 	"storage/publicid":             70,
-	"storage/queue":                2865,
+	"storage/queue":                2869,
 	"storage/quota":                210,
 	"storage/redact":               60,
 	"storage/retention":            1040,
@@ -286,7 +286,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50784 // the aim is 50,000
+	budgetOfAll    = 50788 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -24,7 +24,7 @@ import (
 // Faults: Conflict if the name is taken, or if another backup is running; Unavailable if the disk has no room, or if
 // the server cannot write to the directory.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
-	r, err := Backup(ctx, BackupOptions{Path: s.File.Path(), Name: name, Keep: keep})
+	r, err := Backup(ctx, BackupOptions{Path: s.File.Path(), Name: name, Keep: keep, KeySet: s.keySet})
 	switch {
 	case errors.Is(err, ErrExists):
 		taken := fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.")
@@ -57,9 +57,9 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
 	r, err := sqlite.Backup(ctx, o, copyHooks(&contents))
 	r.Contents = contents
-	if file := r.Database + disk.Key; err == nil && encryption.LacksKey(r.Database, r.KeyID) {
+	if file := r.Database + disk.Key; err == nil && !o.KeySet && encryption.LacksKey(r.Database, r.KeyID) {
 		r.Warning = strings.TrimPrefix(r.Warning+"; ", "; ") + fmt.Sprintf(
-			"%s does not have the key %s: look for that key now, because nobody can restore the copy without it", file, r.KeyID)
+			"%s does not have the key %s. Look for that key now, unless it is the setting encryption.key: nobody can restore the copy without it", file, r.KeyID)
 	}
 	return r, err
 }

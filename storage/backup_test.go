@@ -163,6 +163,12 @@ func TestRefusedBackup(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+		for _, suffix := range []string{".key", ".key.f8f28f21", "-wal", ".lock"} {
+			o := storage.BackupOptions{Path: path, To: filepath.Join(dir, "third.db"+suffix), Replace: true}
+			if _, err := storage.Backup(t.Context(), o); !errors.Is(err, storage.ErrExists) {
+				t.Errorf("the file %s of another database: %v", suffix, err)
+			}
+		}
 		for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock", ".key", ".key.new", ".key.f8f28f21", ".sock", ".reserve", ".partial", ".restoring"} {
 			if _, err := storage.Backup(t.Context(), to(path+suffix)); !errors.Is(err, storage.ErrExists) || !strings.Contains(err.Error(), "belongs to a database") {
 				t.Errorf("the file %s of the database: %v", suffix, err)

@@ -100,6 +100,9 @@ func TestABackupWithoutItsKey(t *testing.T) {
 		if want := x.Path() + ".key does not have the key " + r.KeyID; !strings.Contains(r.Warning, want) {
 			t.Errorf("key file %q: warning %q", text, r.Warning)
 		}
+		if r, err := storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), KeySet: true}); err != nil || r.Warning != "" {
+			t.Errorf("with the key as a setting: %q, error %v", r.Warning, err)
+		}
 	}
 }
 

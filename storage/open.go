@@ -127,7 +127,7 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 	return &Store{
 		File: file, Directory: people, Survey: newSurvey(memory, pools), History: past, Catalogue: described, Queue: events,
 		Subscriptions: subscriptions, Feeds: feed.New(events, past, pools.reads, pools.feeds, memory.IDs),
-		pools: pools, memory: memory, log: o.Logger, notices: o.ExpiryNotice, cleaner: cleaner, clock: observed,
+		pools: pools, memory: memory, keySet: o.EncryptionKey != "", log: o.Logger, notices: o.ExpiryNotice, cleaner: cleaner, clock: observed,
 	}, nil
 }
 

@@ -87,6 +87,7 @@ type Store struct {
 	pools
 	memory  *queue.Memory
 	log     *slog.Logger
+	keySet  bool // the encryption key is a setting
 	notices []time.Duration
 	cleaner *retention.Cleaner // used by upkeep, and in transactions that erase or close
 	clock   *clock.Watch

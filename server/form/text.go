@@ -119,7 +119,7 @@ var pages = egress.Policy{AllowHTTP: true, AllowedNetworks: []netip.Prefix{netip
 
 // WebURL returns the absolute URL of a web page, which a browser may open. url.Parse takes https://1.2.3.4.5, and browsers do not.
 func (f *Form) WebURL(name string) *string {
-	const must = "be an absolute URL with http or https that a browser opens, such as https://shop.example/settings"
+	const must = "be an absolute URL with http or https that a browser opens, such as https://shop.example/settings, with spaces as %20 and without an empty port"
 	return f.Matching(name, f.Line(name, maxWebURL), must, func(text string) bool {
 		page, _, _ := strings.Cut(text, "#") // a page may have a fragment, but a subscription may not
 		_, err := pages.CheckURL(page)

@@ -10,7 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
@@ -26,6 +26,7 @@ type Options struct {
 	Path    string // of the database, whether a server has it open or not
 	To      string // the copy, or a directory for it; if empty, the directory "backups" beside the database
 	Name    string // of a copy in a directory; if empty, a dated name
+	KeySet  bool   // the encryption key is a setting, whatever the key file has
 	Replace bool   // replace an existing file; otherwise ErrExists
 	Keep    int    // how many dated copies the directory keeps, this one included; 0 keeps all
 }
@@ -64,12 +65,14 @@ func (o Options) Destination(path string, at time.Time) (Destination, error) {
 	if err := checkReplaceable(dir, path, d.writer); err != nil {
 		return d, err
 	}
-	isKey := strings.HasPrefix(d.File, path+disk.Key) // a key that a rekey has kept, too
-	if isKey || slices.Contains(disk.Beside(path), d.File) || disk.Exists(d.File+disk.Lock) {
+	if d.File == path || besideDatabase.MatchString(d.File) || disk.Exists(d.File) && disk.Exists(d.File+disk.Lock) {
 		return d, fault.Advise(fmt.Errorf("%w: %s belongs to a database", ErrExists, d.File), "name another file")
 	}
 	return d, nil
 }
+
+// besideDatabase matches the files beside any database, such as a key that a rekey has kept.
+var besideDatabase = regexp.MustCompile(`(-wal|-shm|-journal|\.lock|\.key(\.new|\.[0-9a-f]{8})?|\.sock|\.reserve|\.partial|\.restoring)$`)
 
 // checkReplaceable refuses a directory in which others could replace a copy while root writes it. Beside the database they
 // could replace the database as well, so nothing is gained by a refusal there.

@@ -85,16 +85,6 @@ func Database(path string) []string {
 	return []string{path, path + WAL, path + "-shm", path + Journal}
 }
 
-// Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. A copy of the
-// database must not take any of these names.
-func Beside(path string) []string {
-	names := Database(path)
-	for _, suffix := range []string{Lock, Key, FreshKey, Socket, Reserve, Partial, Restoring} {
-		names = append(names, path+suffix)
-	}
-	return names
-}
-
 const orAnother = ", or use another file; storage.path is the file of the database"
 
 // Advise turns a system error about name into a sentence: which user asks, who owns the file, and the exact command

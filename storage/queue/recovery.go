@@ -18,7 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Recover makes a subscription work again after its receiver was mended. It creates new deliveries of the events whose
+// Recover makes a subscription work again after its receiver was repaired. It creates new deliveries of the events whose
 // deliveries ended exhausted since a time and that have not arrived, and activates the subscription. The new deliveries
 // come first, so an interrupted recovery leaves the subscription as it was, and the next one continues. A dry run only counts.
 //
@@ -44,16 +44,22 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 	})
 }
 
-// makeHealthy activates a subscription whose receiver was mended. What waits for a retry is due now; a receiver that has failed often has few
-// of these. A healthy subscription may have some, too: its receiver has failed for some events only.
-func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
-	if err := t.Exec(`
-		UPDATE deliveries SET due_at = ?1 WHERE id IN (
-			SELECT id FROM deliveries INDEXED BY deliveries_pending
-			WHERE subscription_id = ?2 AND state = `+delivery.Pending+` AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, t.Now(), sub.RowID, dropBatch); err != nil {
-		return err
+// retryNow makes due what waits for a retry. A healthy subscription may have much of it: its receiver fails for some events only.
+func (q *Queue) retryNow(ctx context.Context, organization, subscription int64) (err error) {
+	for n := int64(dropBatch); n == dropBatch && err == nil; {
+		n, err = returning(ctx, q, sqlite.Work{Payer: organization, Cost: dropBatch}, func(t *tx) (int64, error) {
+			t.announceChange(subscription)
+			return t.Affected(`
+				UPDATE deliveries SET due_at = ?1 WHERE id IN (
+					SELECT id FROM deliveries INDEXED BY deliveries_pending
+					WHERE subscription_id = ?2 AND state = `+delivery.Pending+` AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, t.Now(), subscription, dropBatch)
+		})
 	}
-	t.announceChange(sub.RowID)
+	return err
+}
+
+// makeHealthy activates a subscription whose receiver was repaired.
+func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	if sub.Status == webhook.Healthy {
 		return nil
 	}
@@ -62,6 +68,7 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	if err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
 		return err
 	}
+	t.announceChange(sub.RowID)
 	return q.SetHealth(t.Tx, sub, before)
 }
 
@@ -141,17 +148,20 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 	return c, err
 }
 
-// finishRecovery runs activate, and writes the audit event of a recovery.
+// finishRecovery makes due what waits, runs activate, and writes the audit event of a recovery.
 func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery, activate func(*tx, *webhook.Subscription) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	organization, id := r.query.organization, r.query.sub.ID
+	if err := q.retryNow(ctx, organization, r.query.sub.RowID); err != nil {
+		return err
+	}
 	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
 		sub, err := q.SubscriptionIn(t.Tx, organization, id)
-		if err != nil {
-			return err
+		if err == nil {
+			err = activate(t, &sub)
 		}
-		if err := activate(t, &sub); err != nil {
+		if err != nil {
 			return err
 		}
 		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(id, sub.RowID), map[string]any{

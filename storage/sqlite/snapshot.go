@@ -79,7 +79,7 @@ func failedCopy(err error, path, dir string) error {
 	case sqliteCorrupt:
 		return fault.Advise(fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err), "use an older backup")
 	case sqliteReadOnly, sqliteCantOpen: // even a reader of a write-ahead log may have to make files beside it
-		return fault.Advise(fmt.Errorf("%w: SQLite cannot read %s where it is (%w)", disk.ErrAccess, path, err),
+		return fault.Advise(fmt.Errorf("SQLite cannot read %s where it is (%w)", path, err),
 			"check whether its disk is read-only, or its directory belongs to another user; if so, copy the file, and %s if there is one, to another directory, and use that copy", path+disk.WAL)
 	}
 	return fmt.Errorf("copy the database: %w", err)
@@ -107,7 +107,7 @@ func (c Copies) check(ctx context.Context, path string) error {
 	case code(err)&primaryMask == sqliteCorrupt && !errors.Is(err, ErrDamaged):
 		return fault.Advise(fmt.Errorf("%w: %s: %w", ErrDamaged, path, err), "use another backup")
 	case code(err)&primaryMask == sqliteReadOnly, code(err)&primaryMask == sqliteCantOpen:
-		return failedCopy(err, path, "")
+		return fmt.Errorf("%w: %w", disk.ErrAccess, failedCopy(err, path, ""))
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func (r *Replayed) Add(o Replayed) {
 	r.FilterChanged += o.FilterChanged
 }
 
-// RecoveryRequest asks to make a subscription work again after its receiver was mended.
+// RecoveryRequest asks to make a subscription work again after its receiver was repaired.
 type RecoveryRequest struct {
 	Since    int64 // in milliseconds; 0 is the start of the outage
 	Activate bool  // also activate a subscription that a person has paused

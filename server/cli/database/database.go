@@ -89,7 +89,7 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
 			if err != nil {
 				return err
 			}
-			options.Path = c.Storage.Path
+			options.Path, options.KeySet = c.Storage.Path, !c.Encryption.Key.IsZero()
 			report, err := storage.Backup(o.UntilSignal(cmd.Context()), options)
 			if err != nil {
 				return err

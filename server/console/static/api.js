@@ -8,7 +8,7 @@ import { createStore } from './ui/store.js';
 export class ApiError extends Error {
   constructor({ status = 0, code = '', title = '', detail = '', request_id = '', errors = [], conflicting_id = null, retryAfter = 0 }) {
     super(detail || title || `The server answered with status ${status}.`);
-    Object.assign(this, { status, code, title, requestId: request_id, retryAfter, conflictingId: conflicting_id });
+    Object.assign(this, { status, code, requestId: request_id, retryAfter, conflictingId: conflicting_id });
     // fields has the first message for each field: { url: '…', 'event_types.0': '…' }.
     this.fields = {};
     for (const { field, message } of errors) this.fields[field] ??= message;
@@ -132,5 +132,5 @@ export async function readiness(signal) {
   return response.json();
 }
 
-// isAborted tells an error of a request that the page itself has given up.
+// isAborted tells an error of a request that the page has given up.
 export const isAborted = (error) => error?.name === 'AbortError';

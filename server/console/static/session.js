@@ -172,6 +172,7 @@ export async function signIn(token) {
 async function enter(home, refusedLink = null) {
   const { home: before, ended } = session.get();
   const isOther = !before || !isSame(before, home);
+  if (home.portal && !URL.canParse(home.portal.return_url)) home.portal.return_url = null;
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   setPortal(Boolean(home.portal));
   rememberPortal(home.portal);

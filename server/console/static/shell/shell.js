@@ -88,7 +88,7 @@ function SideBar({ open, path }) {
   return html`<nav class=${cx('side', open && 'open')} aria-label="Pages">
     <a class="brand" href=${href('/')}><${Mark} /><span class="cut">${settings.name}</span></a>
     ${portal?.return_url && html`<a class="side-link back" href=${portal.return_url}>
-      <${Icon} name="left" /><span class="cut">Back to ${URL.parse(portal.return_url)?.host}</span></a>`}
+      <${Icon} name="left" /><span class="cut">Back to ${new URL(portal.return_url).host}</span></a>`}
     ${canSwitch() ? html`<${Switcher} />`
       : html`<div class="organization small quiet" title=${home.organization.name}><bdi class="cut">${home.organization.name}</bdi></div>`}
     ${groups.map((group) => html`<div key=${group} class="side-group" role=${group ? 'group' : undefined} aria-label=${group || undefined}>

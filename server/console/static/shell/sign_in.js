@@ -32,7 +32,7 @@ export function SignIn() {
 
 // BackToApplication is for customers, who came with a link.
 const BackToApplication = ({ url, children }) => html`<p>Open this page again from the application that brought you here.</p>
-  <div class="row">${url && html`<${LinkButton} kind="primary" href=${url}>Back to ${URL.parse(url)?.host}<//>`}${children}</div>`;
+  <div class="row">${url && html`<${LinkButton} kind="primary" href=${url}>Back to ${new URL(url).host}<//>`}${children}</div>`;
 
 // SignInAgain is over the page when the session has ended. The page stays as it is, with what was typed.
 export function SignInAgain() {

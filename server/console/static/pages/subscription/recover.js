@@ -1,4 +1,4 @@
-// Recover: the one act after a receiver was mended. The numbers come from the API's dry run.
+// Recover: the one act after a receiver was repaired. The numbers come from the API's dry run.
 import { html, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { TimeField } from '../../ui/form.js';
