@@ -243,7 +243,7 @@ var budget = map[string]int{
 	"server/console":               410,
 	"server/credential":            330,
 	"server/docs":                  680,
-	"server/exchange":              820,
+	"server/exchange":              821,
 	"server/explain":               920, // the highest rate limit is not raised
 	"server/form":                  1665,
 	"server/metrics":               510,
@@ -286,7 +286,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50788 // the aim is 50,000
+	budgetOfAll    = 50795 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

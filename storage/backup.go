@@ -57,9 +57,9 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
 	r, err := sqlite.Backup(ctx, o, copyHooks(&contents))
 	r.Contents = contents
-	if file := r.Database + disk.Key; err == nil && !o.KeySet && encryption.LacksKey(r.Database, r.KeyID) {
+	if err == nil && !o.KeySet && encryption.LacksKey(r.Database, r.KeyID) {
 		r.Warning = strings.TrimPrefix(r.Warning+"; ", "; ") + fmt.Sprintf(
-			"%s does not have the key %s. Look for that key now, unless it is the setting encryption.key: nobody can restore the copy without it", file, r.KeyID)
+			"%s does not have the key %s. Look for that key now, unless it is the setting encryption.key: nobody can restore the copy without it", r.Database+disk.Key, r.KeyID)
 	}
 	return r, err
 }

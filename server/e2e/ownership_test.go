@@ -183,7 +183,7 @@ func TestRootActsAsOwner(t *testing.T) {
 	})
 }
 
-// TestUnreadableCopy restores a copy that its owner may not read, and then one that SQLite cannot read where it is.
+// TestUnreadableCopy restores two copies. The owner of the first may not read it. SQLite would have to write beside the second, and may not.
 func TestUnreadableCopy(t *testing.T) {
 	t.Parallel()
 	dir, _ := service(t)

@@ -127,9 +127,10 @@ func (x *Exchange) RespondAs(status int, mediaType string, v any) error {
 		return fmt.Errorf("encode response: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
-		if err := x.reserve(size, 0); err != nil && x.Request.Method == http.MethodGet {
-			return err
-		} else if err != nil {
+		if err := x.reserve(size, 0); err != nil {
+			if x.Request.Method == http.MethodGet {
+				return err
+			}
 			x.ExtendDeadlines(hurriedTimeout)
 		}
 	}

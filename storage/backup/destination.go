@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -65,14 +64,11 @@ func (o Options) Destination(path string, at time.Time) (Destination, error) {
 	if err := checkReplaceable(dir, path, d.writer); err != nil {
 		return d, err
 	}
-	if d.File == path || besideDatabase.MatchString(d.File) || disk.Exists(d.File) && disk.Exists(d.File+disk.Lock) {
+	if d.File == path || disk.IsBeside(d.File) || disk.Exists(d.File) && disk.Exists(d.File+disk.Lock) {
 		return d, fault.Advise(fmt.Errorf("%w: %s belongs to a database", ErrExists, d.File), "name another file")
 	}
 	return d, nil
 }
-
-// besideDatabase matches the files beside any database, such as a key that a rekey has kept.
-var besideDatabase = regexp.MustCompile(`(-wal|-shm|-journal|\.lock|\.key(\.new|\.[0-9a-f]{8})?|\.sock|\.reserve|\.partial|\.restoring)$`)
 
 // checkReplaceable refuses a directory in which others could replace a copy while root writes it. Beside the database they
 // could replace the database as well, so nothing is gained by a refusal there.

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -83,6 +85,14 @@ const (
 // Database returns the database at path and the files in which SQLite keeps part of it for a time. They move together.
 func Database(path string) []string {
 	return []string{path, path + WAL, path + "-shm", path + Journal}
+}
+
+var keptKey = regexp.MustCompile(`\.key\.[0-9a-f]{8}$`) // the name of a key that a rekey has kept
+
+// IsBeside reports whether Keyhook or SQLite gives such a name to a file beside a database. A copy must not take it.
+func IsBeside(name string) bool {
+	suffixes := []string{WAL, "-shm", Journal, Lock, Key, FreshKey, Socket, Reserve, Partial, Restoring}
+	return keptKey.MatchString(name) || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
 }
 
 const orAnother = ", or use another file; storage.path is the file of the database"

@@ -141,7 +141,7 @@ func checkRestored(from, path string) error {
 	case !copied.Mode().IsRegular():
 		return fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, from)
 	}
-	file, err := disk.OpenRegular(from) // SQLite does not say who may read it
+	file, err := disk.OpenRegular(from) // this error names the owner and the mode; one of SQLite does not
 	if err != nil {
 		return err
 	}
