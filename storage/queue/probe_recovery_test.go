@@ -197,6 +197,35 @@ func TestRecoveryAfterAProbe(t *testing.T) {
 	})
 }
 
+// TestRecoveryAfterAProbeKeepsRetryTimes has a delivery wait for a retry at a later time. Its receiver may have asked for that.
+func TestRecoveryAfterAProbeKeepsRetryTimes(t *testing.T) {
+	t.Parallel()
+	o := probed(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.Policy.MaxAttempts = 2
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		lost := x.Publish(t, 1, "lost")
+		x.EndAll(t, false)
+		x.EndAll(t, false)
+		x.Publish(t, 2, "later")
+		time.Sleep(time.Minute)
+		later := x.Jobs(t)
+		asked := x.Result(t, later[0], x.Begin(t, later[0]), false)
+		asked.RetryAt = time.Now().Add(time.Hour).UnixMilli()
+		must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), asked))
+		time.Sleep(time.Minute)
+		x.End(t, later[1], x.Begin(t, later[1]), true)
+		time.Sleep(3 * time.Second)
+		x.WaitAgain(t, lost)
+		for _, job := range x.Jobs(t) {
+			if job.EventID == later[0].EventID && job.DueAt != asked.RetryAt {
+				t.Errorf("it is due at %d, and not at %d", job.DueAt, asked.RetryAt)
+			}
+		}
+	})
+}
+
 // TestALongRecoveryDelaysNothingElse has a recovery wait for a replay of the same organization.
 func TestALongRecoveryDelaysNothingElse(t *testing.T) {
 	t.Parallel()

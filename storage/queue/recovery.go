@@ -65,11 +65,8 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	}
 	before := sub.Health
 	sub.Health = sub.Activate()
-	if err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
-		return err
-	}
 	t.announceChange(sub.RowID)
-	return q.SetHealth(t.Tx, sub, before)
+	return cmp.Or(t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID), q.SetHealth(t.Tx, sub, before))
 }
 
 // recovery is how far a recovery got.
@@ -148,17 +145,19 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 	return c, err
 }
 
-// finishRecovery makes due what waits, runs activate, and writes the audit event of a recovery.
+// finishRecovery makes due what waits and runs activate, if there is one, and writes the audit event of a recovery.
 func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery, activate func(*tx, *webhook.Subscription) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	organization, id := r.query.organization, r.query.sub.ID
-	if err := q.retryNow(ctx, organization, r.query.sub.RowID); err != nil {
-		return err
+	if activate != nil {
+		if err := q.retryNow(ctx, organization, r.query.sub.RowID); err != nil {
+			return err
+		}
 	}
 	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
 		sub, err := q.SubscriptionIn(t.Tx, organization, id)
-		if err == nil {
+		if err == nil && activate != nil {
 			err = activate(t, &sub)
 		}
 		if err != nil {
@@ -225,7 +224,7 @@ type begunRecovery struct {
 
 // recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
 // the next pass continues, and complete is false. It activates nothing: the probe has done that, and a person may have paused the
-// subscription since then.
+// subscription since then. What waits for a retry keeps its time, for which the receiver may have asked.
 func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
 	step, cancel := context.WithTimeout(ctx, recoveryStep)
 	defer cancel()
@@ -239,8 +238,7 @@ func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete 
 		err = q.sendExhausted(step, &begun.recovery)
 	}
 	if err == nil {
-		activate := func(*tx, *webhook.Subscription) error { return nil }
-		err = q.finishRecovery(ctx, access.System(m.Organization), begun.recovery, activate)
+		err = q.finishRecovery(ctx, access.System(m.Organization), begun.recovery, nil)
 	} else if step.Err() != nil && ctx.Err() == nil {
 		return false, nil
 	}
