@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"dispatch":                     {"dispatch/fair", "dispatch/sender", "dispatch/signature"},
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
-	"dispatch/alert":               {"storage/disk"},
+	"dispatch/alert":               {"storage/clock", "storage/disk"},
 	"storage":                      {"storage/audit", "storage/backup", "storage/catalogue", "storage/clock", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/feed", "storage/history", "storage/instance", "storage/pending", "storage/queue", "storage/retention", "storage/scan", "storage/seal", "storage/sqlite", "storage/sqlite/ownership", "storage/subscription"},
 	"storage/queue":                {"storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/encryption", "storage/fanout", "storage/history", "storage/instance", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/sqlite"},
 	"storage/subscription":         {"storage/audit", "storage/seal", "storage/delivery", "storage/directory", "storage/encryption", "storage/history", "storage/principal", "storage/publicid", "storage/queue", "storage/quota", "storage/sqlite"},
@@ -215,8 +215,8 @@ func TestFunctionsAreShort(t *testing.T) {
 // pays with what goes out.
 var budget = map[string]int{
 	"":                             290,
-	"dispatch":                     2690,
-	"dispatch/alert":               1310,
+	"dispatch":                     2696,
+	"dispatch/alert":               1318,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
 	"dispatch/sender":              470,
@@ -267,7 +267,7 @@ var budget = map[string]int{
 	"storage/filter":               440,
 	"storage/fault":                170,
 	"storage/feed":                 290,
-	"storage/history":              1170,
+	"storage/history":              1171,
 	"storage/instance":             50, // it also reads and writes JSON, which its three users did
 	"storage/pending":              380,
 	"storage/principal":            700,
@@ -279,14 +279,14 @@ var budget = map[string]int{
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
-	"storage/sqlite":               3260,
+	"storage/sqlite":               3270,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
 	"storage/webhook":              1650,
 }
 
 const (
-	budgetOfAll    = 50795 // the aim is 50,000
+	budgetOfAll    = 50828 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -65,9 +65,9 @@ type store interface {
 	// Lanes lists all subscriptions with pending deliveries.
 	Lanes(ctx context.Context) ([]webhook.Lane, error)
 	Target(ctx context.Context, subscription int64) (webhook.Target, error)
-	// PendingJobs lists the pending deliveries of a subscription, the earliest due time first. It includes deliveries
-	// that are not due yet. It omits those in inMemory.
-	PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error)
+	// PendingJobs lists the pending deliveries of a subscription with a due time after a time, the earliest first. It includes
+	// deliveries that are not due yet. It omits those in inMemory.
+	PendingJobs(ctx context.Context, subscription, after int64, limit int, inMemory []int64) ([]webhook.Job, error)
 	// OrderedJobs lists the pending deliveries of an ordered subscription: up to limit redeliveries, and then up to limit of the
 	// others, in their order.
 	OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error)

@@ -143,12 +143,12 @@ func (s faultyStore) Target(ctx context.Context, subscription int64) (webhook.Ta
 	return s.Store.Queue.Target(ctx, subscription)
 }
 
-func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error) {
+func (s faultyStore) PendingJobs(ctx context.Context, subscription, after int64, limit int, inMemory []int64) ([]webhook.Job, error) {
 	s.trace.delay("PendingJobs", subscription)
 	if err := s.call("PendingJobs"); err != nil {
 		return nil, err
 	}
-	jobs, err := s.Store.Queue.PendingJobs(ctx, subscription, limit, inMemory)
+	jobs, err := s.Store.Queue.PendingJobs(ctx, subscription, after, limit, inMemory)
 	for i := range jobs {
 		jobs[i].DueAt += s.dueShift.Milliseconds()
 	}

@@ -22,7 +22,7 @@ func TestTheProbeIsDueFirst(t *testing.T) {
 			failing := x.health(t, sub)
 			x.publish(t, 1)
 			synctest.Wait()
-			jobs, err := x.Queue.PendingJobs(t.Context(), sub.RowID, 1, nil)
+			jobs, err := x.Queue.PendingJobs(t.Context(), sub.RowID, 0, 1, nil)
 			if err != nil || failing.Status != webhook.Failing {
 				t.Fatalf("%+v, error %v", failing.Health, err)
 			}

@@ -16,9 +16,10 @@ const maxReads = 3
 type laneRead struct {
 	lane         *lane
 	subscription int64
-	withTarget   bool // also read the target
-	limit        int  // number of jobs to read
-	ordered      bool // the lane is ordered; unknown until the target is read
+	now, latest  int64 // see isDue
+	withTarget   bool  // also read the target
+	limit        int   // number of jobs to read
+	ordered      bool  // the lane is ordered; unknown until the target is read
 	inMemory     []int64
 	wantVersion  uint64 // changes that the result includes
 
@@ -56,7 +57,13 @@ func (w *worker) runRead(r *laneRead) (err error) {
 	if r.ordered {
 		r.jobs, err = w.store.OrderedJobs(w.readCtx, r.subscription, r.limit)
 	} else {
-		r.jobs, err = w.store.PendingJobs(w.readCtx, r.subscription, r.limit, r.inMemory)
+		r.jobs, err = w.store.PendingJobs(w.readCtx, r.subscription, 0, r.limit, r.inMemory)
+	}
+	if n := len(r.jobs); err == nil && !r.ordered && n == r.limit && r.jobs[n-1].DueAt > r.now {
+		var late []webhook.Job // which these may hide for ever; see isDue
+		if late, err = w.store.PendingJobs(w.readCtx, r.subscription, max(r.latest, r.jobs[n-1].DueAt), n, r.inMemory); len(late) > 0 {
+			r.jobs = append(late, r.jobs[:n-len(late)]...)
+		}
 	}
 	return err
 }
@@ -228,7 +235,7 @@ func (s *scheduler) readNext() {
 func (s *scheduler) startRead(l *lane) {
 	request := &laneRead{
 		lane: l, subscription: l.subscription, ordered: l.isOrdered(), withTarget: !l.isCurrent(), wantVersion: l.wantVersion,
-		settled: map[int64]struct{}{},
+		now: s.now, latest: s.latestDue(), settled: map[int64]struct{}{},
 	}
 	if l.table.hasMore && l.stages[queued] <= lowHead && !(l.isOrdered() && l.stages.unsettled() > 0) {
 		if request.limit = min(s.jobsToRead(l), l.table.readSize); l.isFailing() {

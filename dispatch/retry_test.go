@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -342,8 +343,39 @@ func TestClockSetBack(t *testing.T) {
 		x.subscribe(t, "a.example", respond(200))
 		x.publish(t, 10)
 		f.dueShift = 24 * time.Hour
+		x.connect(t, x.Store, f, dispatch.Options{}) // which has not heard of the events
 		x.run(t)
 		time.Sleep(time.Second)
 		checkDeliveredOnce(t, x, "a.example", 10)
+	})
+}
+
+// TestClockSetBackBehindRetries has such deliveries wait behind more retries than one read takes.
+func TestClockSetBackBehindRetries(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := stoppedFixture(t, nil, dispatch.Options{})
+		x.subscribe(t, "a.example", respond(200))
+		events := x.publish(t, 60)
+		year := (365 * 24 * time.Hour).Milliseconds()
+		if err := x.Store.File.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) error {
+			return tx.Exec("UPDATE deliveries SET due_at = due_at + iif(id % 3 = 0, ?, 500000 + 1000 * (id % 60))", year)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		x.connect(t, x.Store, nil, dispatch.Options{RetryMax: 10 * time.Minute})
+		x.run(t)
+		time.Sleep(510 * time.Second)
+		sent := map[string]bool{}
+		for _, q := range x.requests("a.example") {
+			sent[q.header.Get("Webhook-Id")] = true
+		}
+		for i := 2; i < len(events); i += 3 {
+			if !sent[events[i]] {
+				t.Errorf("event %d of %d was not sent", i+1, len(events))
+			}
+		}
+		if len(sent) > 30 {
+			t.Errorf("%d were sent, also before their time", len(sent))
+		}
 	})
 }

@@ -170,8 +170,11 @@ func (s *scheduler) tick() {
 
 // isDue is the only test of due times from the store. A time is due if it has come, or if it is impossible. No delivery
 // is put off for longer than RetryMax. A later time was computed before the clock was set back.
-func (s *scheduler) isDue(at int64) bool {
-	return at <= s.now || at > s.now+(s.options.RetryMax+time.Minute).Milliseconds()
+func (s *scheduler) isDue(at int64) bool { return at <= s.now || at > s.latestDue() }
+
+// latestDue is the latest due time that is possible.
+func (s *scheduler) latestDue() int64 {
+	return s.now + (s.options.RetryMax + time.Minute).Milliseconds()
 }
 
 // update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,

@@ -73,6 +73,7 @@ func TestClockAhead(t *testing.T) {
 		if _, _, err := x.Subscriptions.RotateSecret(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.Rotation{Overlap: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
+		x.Missed(t, 1, "missed")
 		lines := x.auditLines(t)
 		shortLived := func() [2]int64 {
 			return [2]int64{must[map[string]int64](t)(x.Rows(t.Context()))["sessions"], int64(must[int](t)(x.PreviousSecrets(t.Context())))}
@@ -89,6 +90,9 @@ func TestClockAhead(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			if x.isDeleted(t, id) || x.auditLines(t) != lines || shortLived() != [2]int64{1, 1} {
 				t.Errorf("deleted while the clock is doubted; %d sessions and previous secrets are left", shortLived())
+			}
+			if n, err := x.CountReplay(t.Context(), webhook.Replay{Only: webhook.OnlyMissed}); err != nil || n.Plan != 1 || x.EventRetention() != 0 {
+				t.Errorf("a replay finds %+v, error %v, although nothing is deleted", n, err)
 			}
 			if warning := x.clockWarning(t); !strings.Contains(warning, "hours ahead since") {
 				t.Errorf("warning %q", warning)

@@ -110,7 +110,7 @@ func fill(t *testing.T, store *storage.Store) {
 		{Type: "user.created", Data: []byte(`{"name":"Zoë ☕"}`)},
 		{Type: "order.paid", Data: []byte(`{}`)},
 	}))
-	jobs := must[[]webhook.Job](t)(store.Queue.PendingJobs(ctx, orders.RowID, 100, nil))
+	jobs := must[[]webhook.Job](t)(store.Queue.PendingJobs(ctx, orders.RowID, 0, 100, nil))
 	for i, job := range jobs[:len(jobs)-1] { // the last one stays pending
 		at := must[webhook.Target](t)(store.Queue.Target(ctx, orders.RowID))
 		ids := must[[]int64](t)(store.Queue.Begin(ctx, []webhook.Start{{

@@ -108,7 +108,7 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 		Hold: memory.Hold, KeepEvents: o.KeepEvents, TrustedTime: observed.TrustedTime,
 	})
 	events := queue.New(queue.Options{
-		File: file, Memory: memory, Keys: keys, History: past, Reads: pools.reads, Replays: pools.replays, KeepEvents: o.KeepEvents,
+		File: file, Memory: memory, Keys: keys, History: past, Reads: pools.reads, Replays: pools.replays,
 	})
 	people := directory.New(file, pools.reads, pools.logs, memory.Quotas, directory.Hooks{
 		Audit: events.Audit, AuditCost: events.AuditCost, WebhooksChanged: events.AllSubscriptionsChanged,

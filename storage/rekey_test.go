@@ -366,7 +366,7 @@ func TestInterruptedRekey(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, x.o)
 		storagetest.Publish(t, store, storagetest.Operator(t, store), "order.created")
 		at := must[webhook.Target](t)(store.Queue.Target(t.Context(), 2))
-		job := must[[]webhook.Job](t)(store.Queue.PendingJobs(t.Context(), 2, 10, nil))[0]
+		job := must[[]webhook.Job](t)(store.Queue.PendingJobs(t.Context(), 2, 0, 10, nil))[0]
 		must[[]int64](t)(store.Queue.Begin(t.Context(), []webhook.Start{{
 			Delivery: job.Delivery, Subscription: 2, Epoch: at.Epoch, Number: 1, Trigger: job.Trigger(),
 		}}))

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -56,6 +57,7 @@ type store interface {
 	Ready(ctx context.Context) (warning string, err error)
 	Free() (bytes uint64, ok bool)
 	Pending() int64
+	Clock() clock.State
 
 	// Untold lists subscriptions that the operator must still hear about. Those that only fail do so since failingBefore.
 	Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error)

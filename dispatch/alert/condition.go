@@ -3,8 +3,10 @@ package alert
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -77,6 +79,12 @@ func (o *Options) conditions() []*condition {
 			check: func(context.Context) (string, bool) {
 				n := o.Deliveries.Unsaved()
 				return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
+			}},
+		{kind: ClockJumped, begun: "the clock of the server has jumped by a day or more", ended: "the clock of the server is trusted again",
+			mend: "Set a wrong clock right before that time. Then Keyhook trusts the clock, and deletes what is too old by it.",
+			check: func(context.Context) (string, bool) {
+				s := o.Store.Clock()
+				return strings.TrimSuffix(s.Warning(), "."), s.Jump().Abs() >= clock.Steady
 			}},
 	}
 	if c := o.Certificate; c != nil && len(c.Certificates) > 0 && c.Certificates[0].Leaf != nil {

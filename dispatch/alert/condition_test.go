@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/storage/clock"
 )
 
 var errRefused = errors.New("the disk is full: writes fail until there is free space")
@@ -34,6 +35,11 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 			conditions{free: 1 << 40, unsaved: 3},
 			[]string{"results of attempts cannot be saved", "cannot be saved: 3", "do run_doctor"}, []string{"all results of attempts are saved again"},
 		},
+		"a clock that has jumped by months": {
+			conditions{free: 1 << 40, clock: clock.State{Seen: 1e10, Doubt: &clock.Doubt{}}},
+			[]string{"the clock of the server has jumped by a day or more", "2777.8 hours ahead", "deleting starts again at 1970-04-27T17:46:40Z.", "Set a wrong clock right"},
+			[]string{"the clock of the server is trusted again"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
@@ -55,6 +61,14 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAJumpOfHoursIsNotTold(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		hours := 23 * time.Hour.Milliseconds() // a machine that is off every night
+		x.set(conditions{free: 1 << 40, clock: clock.State{Seen: hours, Doubt: &clock.Doubt{}}})
+		x.none(t, long)
+	})
 }
 
 func TestAConditionThatEndedWhileTheServerWasStopped(t *testing.T) {
@@ -163,7 +177,7 @@ func TestTheCertificateIsToldTwoWeeksBeforeItExpires(t *testing.T) {
 		x.options.Certificate.Certificates[0].Leaf.NotAfter = time.Now().Add(90 * day)
 		x.start(t)
 		x.one(t, long, "certificate was renewed")
-		if len(alert.Kinds()) != 10 {
+		if len(alert.Kinds()) != 11 {
 			t.Error("a kind has no test here")
 		}
 	})

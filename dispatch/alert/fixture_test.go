@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/alert"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -70,6 +71,7 @@ type conditions struct {
 	unread        error // of the reads of subscriptions, but not of credentials
 	free          uint64
 	unsaved       int64
+	clock         clock.State
 }
 
 // healthy is a server without a condition to tell.
@@ -89,6 +91,7 @@ func (s *server) get() conditions {
 
 func (s *server) Ready(context.Context) (string, error) { return "", s.get().refuses }
 func (s *server) Free() (uint64, bool)                  { return s.get().free, true }
+func (s *server) Clock() clock.State                    { return s.get().clock }
 
 func (s *server) Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error) {
 	if err := s.get().unread; err != nil {
@@ -275,7 +278,7 @@ func (x *fixture) disable(t *testing.T, owner access.Principal, subs ...webhook.
 	t.Helper()
 	storagetest.Publish(t, x.store, owner, "order.created")
 	for _, sub := range subs {
-		jobs, err := x.store.Queue.PendingJobs(t.Context(), sub.RowID, 1, nil)
+		jobs, err := x.store.Queue.PendingJobs(t.Context(), sub.RowID, 0, 1, nil)
 		if err != nil || len(jobs) == 0 {
 			t.Fatalf("%d jobs, error %v", len(jobs), err)
 		}
@@ -290,7 +293,7 @@ func (x *fixture) failOnce(t *testing.T, owner access.Principal, subs ...webhook
 	t.Helper()
 	storagetest.Publish(t, x.store, owner, "order.created")
 	for _, sub := range subs {
-		jobs, err := x.store.Queue.PendingJobs(t.Context(), sub.RowID, 1, nil)
+		jobs, err := x.store.Queue.PendingJobs(t.Context(), sub.RowID, 0, 1, nil)
 		if err != nil || len(jobs) == 0 {
 			t.Fatalf("%d jobs, error %v", len(jobs), err)
 		}

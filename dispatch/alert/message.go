@@ -229,6 +229,7 @@ const (
 	DiskLow               Kind = "disk_low"
 	WritesRefused         Kind = "writes_refused"
 	ResultsUnsaved        Kind = "results_unsaved"
+	ClockJumped           Kind = "clock_jumped"
 	CertificateExpires    Kind = "certificate_expires"
 
 	kindTest Kind = "test"
@@ -237,5 +238,5 @@ const (
 // Kinds lists all kinds.
 func Kinds() []Kind {
 	return []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, CredentialsExpire, CredentialsLeaked, DeliveriesLate, DiskLow,
-		WritesRefused, ResultsUnsaved, CertificateExpires}
+		WritesRefused, ResultsUnsaved, ClockJumped, CertificateExpires}
 }

@@ -101,7 +101,7 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	var refusal error
 	err := e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
 		result, refusal, err = r.write(ctx)
-		if fault.KindOf(err) == fault.Limited {
+		if kind := fault.KindOf(err); kind == fault.Limited || kind == fault.Invalid {
 			refusal, err = err, nil // after the changes of other objects, so it is no fault of a write either
 		}
 		if err == nil && (refusal != nil || r.dry) {

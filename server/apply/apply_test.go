@@ -294,6 +294,33 @@ func TestManyMovedDeliveries(t *testing.T) {
 	}
 }
 
+// TestManyAuditEvents refuses changes whose audit events go to so many subscriptions that everybody would wait for the write.
+func TestManyAuditEvents(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	document := func(changed int) string {
+		list := make([]string, 150)
+		for i := range list {
+			list[i] = fmt.Sprintf(`{"organization":"c","external_id":"s%d","url":"https://example.com/",%s,"event_types":["webhook_subscription_updated"],"audit_events":true,"description":"%t"}`,
+				i, secret, i < changed)
+		}
+		return `"organizations":[{"external_id":"c","name":"C","plan":"enterprise"}],"subscriptions":[` + strings.Join(list, ",") + "]"
+	}
+	if r := f.apply(t, document(0)); r.status != 200 {
+		t.Fatal(r.text)
+	}
+	before := f.state(t)
+	if r := f.apply(t, document(150)); r.status != 422 || r.Code != "too_many_changes" || !strings.Contains(r.text, "20000 rows") {
+		t.Errorf("%d: %.2000s", r.status, r.text)
+	}
+	if d := cmp.Diff(before, f.state(t)); d != "" {
+		t.Errorf("(-before +after):\n%s", d)
+	}
+	if r := f.apply(t, document(100)); r.status != 200 || len(r.Changes) != 100 {
+		t.Errorf("%d: %.2000s", r.status, r.text)
+	}
+}
+
 func TestEventTypes(t *testing.T) {
 	t.Parallel()
 	f := serve(t)

@@ -198,7 +198,7 @@ func (r *run) makeOne(k kind, f *form.Form) error {
 // note turns a fault about an object into problems with its path, and returns any other error.
 func (r *run) note(path string, err error) error {
 	refused, isFault := fault.As(err)
-	if !isFault || !isRefusal(refused.Kind) {
+	if !isFault || !isRefusal(refused.Kind) || refused.Code == errTooManyChanges.Code {
 		return err
 	}
 	r.denied = r.denied || refused.Code == access.CodeDenied

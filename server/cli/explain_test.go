@@ -30,7 +30,7 @@ sub_01h455vb4pex5vsknk084sn02q  a.example  held_paused  1         -
 sub_01h455vb4pex5vsknk084sn03r  b.example  delivered    2         -
 
 sub_01h455vb4pex5vsknk084sn02q: Paused by ana.\x1b[2J
-    The receiver refuses the request. Compare the signing secret, and the request headers that the receiver wants.
+    The receiver refuses the request. Compare the signing secret, the clocks, and the request headers that the receiver wants.
     keyhook subscriptions reactivate sub_01h455vb4pex5vsknk084sn02q
 
 sub_01h455vb4pex5vsknk084sn03r: Delivered.

@@ -242,7 +242,7 @@ func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
 		d = d.add(more, fmt.Sprintf("The subscription is %s.", r.Status)).add(remedy, "Repair the receiver, then recover the subscription.")
 		return r.sendAgain(d, webhook.ActionRecover, "")
 	}
-	return r.sendAgain(d, webhook.ActionReplayFailed, at(r.Event.At))
+	return r.sendAgain(d, webhook.ActionReplayFailed, at(min(r.Event.At, r.Now)))
 }
 
 func (r *Receiver) dropped() Delivery {
@@ -253,7 +253,7 @@ func (r *Receiver) dropped() Delivery {
 	case access.IsAuditType(r.Event.Type) && !r.AuditEvents:
 		d.Detail[0].Text = "The subscription stopped receiving audit events, so its pending ones were dropped."
 	case a == nil:
-		return r.sendAgain(d, webhook.ActionRedeliverDropped, at(r.Event.At))
+		return r.sendAgain(d, webhook.ActionRedeliverDropped, at(min(r.Event.At, r.Now)))
 	default:
 		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)
 	}

@@ -324,6 +324,20 @@ func TestDiscardKeepsLaterEvents(t *testing.T) {
 	}
 }
 
+// TestAnEventOfAClockThatWasAhead checks that no command has a time in the future, which the server refuses.
+func TestAnEventOfAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	ahead := func(r *explain.Receiver) { r.Event.At = later }
+	for name, r := range map[string]explain.Receiver{
+		"exhausted": given(ended(webhook.Exhausted)), "dropped": given(webhook.DeliveryFacts{State: webhook.Dropped}), "missed": given(),
+	} {
+		r = with(r, ahead)
+		if command := explain.Command(r.Explain().Mend); !strings.Contains(command, "--since 2000-01-01T00:01:00.000Z") {
+			t.Errorf("%s: %q", name, command)
+		}
+	}
+}
+
 // actionOf returns the action that belongs to a command.
 func actionOf(advice string) webhook.Action {
 	for _, known := range []struct {

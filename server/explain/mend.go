@@ -106,7 +106,7 @@ const (
 
 // hints has what a person should do. The console has the same sentences.
 var hints = map[Hint]string{
-	CheckSecret:       "The receiver refuses the request. Compare the signing secret, and the request headers that the receiver wants.",
+	CheckSecret:       "The receiver refuses the request. Compare the signing secret, the clocks, and the request headers that the receiver wants.",
 	CheckPath:         "The receiver takes no POST at this path. Correct the URL.",
 	Redirected:        "Keyhook follows no redirects. Set the URL to which the receiver redirects.",
 	CheckCertificate:  "The certificate of the receiver is not valid for this URL. Renew it, or send the whole chain.",

@@ -278,7 +278,7 @@ func (r *Receiver) sendMissed(d Delivery) Delivery {
 	if r.Webhooks {
 		d = d.add(remedy, "A replay sends what the subscription missed.")
 	}
-	return r.sendAgain(d, webhook.ActionReplayMissed, at(r.Event.At))
+	return r.sendAgain(d, webhook.ActionReplayMissed, at(min(r.Event.At, r.Now)))
 }
 
 // healthNews explains why news about the health of one subscription did not go to another.

@@ -53,6 +53,23 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// TestReplayWithoutAuditRead leaves audit events out. Otherwise their number would tell what the audit log has.
+func TestReplayWithoutAuditRead(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "other")
+	_, narrow := storagetest.Key(t, f.Store, owner, access.WebhooksWrite)
+	known := map[string]string{"as": servertest.Bearer(token), "narrow": servertest.APIKey(narrow), "sub": "/api/v1/webhooks/subscriptions/" + sub.ID + "/"}
+	const missed = `{"since":"2020-01-01T00:00:00Z","event_types":["api_key_created"],"dry_run":true}`
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("(wants audit events now)", "PATCH {sub}", `{"event_types":["api_key_created"],"audit_events":true}`, 200),
+		servertest.OK("an owner", "POST {sub}replay/", missed, 202, `{"deliveries":1,"reasons":{"exhausted":0,"plan":0,"type_added":1,"filter_changed":0}}`),
+		{Name: "a key of the scope webhooks:write", Call: servertest.NewCall("POST {sub}replay/", "{narrow}", missed), Status: 202, Want: []string{`{"deliveries":0,`}, Never: servertest.NoSecret},
+		{Name: "such a key cannot change the filter", Call: servertest.NewCall("PATCH {sub}", "{narrow}", `{"filter":[{"path":"actor.name","op":"prefix","value":"A"}]}`), Status: 403, Code: "permission_denied", Never: servertest.NoSecret},
+	})
+}
+
 // shortRetention is a store that keeps events for this time.
 type shortRetention struct {
 	server.Store

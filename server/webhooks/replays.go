@@ -20,7 +20,7 @@ func (h Endpoints) Replay(x *exchange.Exchange, id string) error {
 	r.EventTypes = form.Or(f.EventTypes("event_types"), nil)
 	only := f.OneOf("only", string(webhook.OnlyFailed), string(webhook.OnlyMissed), string(webhook.OnlyAll))
 	r.Only = webhook.Only(form.Or(only, string(webhook.OnlyAll)))
-	r.DryRun = form.Or(f.Bool("dry_run"), false)
+	r.WithoutAudit, r.DryRun = !x.Principal.Can(access.AuditRead), form.Or(f.Bool("dry_run"), false)
 	return respondAccepted(x, f, func(ctx context.Context) (webhook.Replayed, error) {
 		return h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
 	}, func(r webhook.Replayed) replayBody { return replayBody{r.Total(), reasonsBody(r)} })

@@ -99,7 +99,7 @@ func TestSentAuditEvent(t *testing.T) {
 	_, limited := storagetest.Key(t, f.Store, owner, access.WebhooksRead, access.EventsRead)
 	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", access.KeyCreated)
 	storagetest.Key(t, f.Store, owner, access.EventsRead)
-	jobs, err := f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 10, nil)
+	jobs, err := f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 0, 10, nil)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs %v, error %v", jobs, err)
 	}
@@ -182,7 +182,7 @@ func TestNextAttemptOfAProbe(t *testing.T) {
 	retry, probe := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
 	health, epoch := webhook.Healthy, sub.Epoch
 	fail := func(event string, retry int64) {
-		jobs := storagetest.Must[[]webhook.Job](t)(f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 100, nil))
+		jobs := storagetest.Must[[]webhook.Job](t)(f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 0, 100, nil))
 		job := jobs[slices.IndexFunc(jobs, func(j webhook.Job) bool { return j.EventID == event })]
 		number := job.Attempts + 1
 		attempt := storagetest.Must[[]int64](t)(f.Store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: number}}))[0]

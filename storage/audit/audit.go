@@ -36,10 +36,6 @@ type Target struct {
 // Subscription returns the target of an audit event about a subscription.
 func Subscription(id string, row int64) Target { return Target{"subscription", id, row} }
 
-func newActor(by access.Actor) Actor {
-	return Actor{Type: by.Type, ID: access.NullIfEmpty(by.ID), Name: by.Name}
-}
-
 // ErasedText replaces an erased text in the details of audit events.
 const ErasedText = "erased"
 

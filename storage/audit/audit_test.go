@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -77,6 +78,7 @@ func TestWhoReadsAuditEvents(t *testing.T) {
 	all, orders, keys := webhook.Types{}, webhook.Types{"order.*"}, webhook.Types{access.KeyCreated}
 	receiver := webhook.Subscription{URL: "https://a.example", AuditEvents: true}
 	other := webhook.Subscription{URL: "https://a.example", EventTypes: orders}
+	some := filter.Filter{{Path: "actor.name", Op: filter.Exists}}
 	for name, tt := range map[string]struct {
 		sub     webhook.Subscription
 		change  webhook.SubscriptionChange
@@ -86,6 +88,9 @@ func TestWhoReadsAuditEvents(t *testing.T) {
 		"the same URL":                                  {receiver, webhook.SubscriptionChange{URL: new("https://a.example")}, false},
 		"another URL, and no audit events any more":     {receiver, webhook.SubscriptionChange{URL: new("https://b.example"), AuditEvents: new(false)}, false},
 		"other types of a receiver":                     {receiver, webhook.SubscriptionChange{EventTypes: &orders}, true},
+		"another filter of a receiver":                  {receiver, webhook.SubscriptionChange{Filter: &some}, true},
+		"the same filter":                               {receiver, webhook.SubscriptionChange{Filter: &filter.Filter{}}, false},
+		"another filter of one without audit events":    {other, webhook.SubscriptionChange{Filter: &some}, false},
 		"a pause of a receiver":                         {receiver, webhook.SubscriptionChange{IsActive: new(false)}, false},
 		"another URL of one without audit events":       {other, webhook.SubscriptionChange{URL: new("https://b.example")}, false},
 		"all types for one without audit events":        {other, webhook.SubscriptionChange{EventTypes: &all}, false},

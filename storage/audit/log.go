@@ -40,7 +40,8 @@ func (l Log) Write(t *sqlite.Tx, by access.Actor, eventType string, about Target
 		l.Organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return Data{}, fmt.Errorf("write audit event: %w", err)
 	}
-	return Data{Actor: newActor(by), Target: about, Details: text}, trackApplied(t, by, l.ID, eventType, about, details)
+	actor := Actor{Type: by.Type, ID: access.NullIfEmpty(by.ID), Name: by.Name}
+	return Data{Actor: actor, Target: about, Details: text}, trackApplied(t, by, l.ID, eventType, about, details)
 }
 
 // ActorForLog returns an actor as the log may show it: a request may have begun before its user was erased.

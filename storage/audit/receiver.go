@@ -40,7 +40,7 @@ var (
 	errEventsOn = fault.New(fault.Forbidden, access.CodeDenied, "To set audit_events to true, you need the permission %s; "+
 		"without it, leave audit_events out, or set it to false.", access.AuditRead)
 	errReceiver = fault.New(fault.Forbidden, access.CodeDenied, "This subscription receives audit events, or would receive "+
-		"them. To change its url or event_types, you need the permission %s; without it, set audit_events to false in the same "+
+		"them. To change its url, event_types or filter, you need the permission %s; without it, set audit_events to false in the same "+
 		"request, which also drops its pending audit events.", access.AuditRead)
 	errRedelivery = fault.New(fault.Forbidden, access.CodeDenied,
 		"This is an audit event; to send it again, you need the permission %s.", access.AuditRead)
@@ -49,12 +49,13 @@ var (
 )
 
 // UpdateRefusal returns the fault if an actor without audit:read asks for a change, or nil if the change does not need it. Three
-// changes do. The change names types of audit events. It turns audit_events on. Or it changes the URL or the types of a subscription
-// that receives audit events.
+// changes do. The change names types of audit events. It turns audit_events on. Or it changes the URL, the types or the filter of a
+// subscription that receives audit events: what passes a filter tells what an event contains.
 func UpdateRefusal(sub webhook.Subscription, c webhook.SubscriptionChange) error {
 	after := sub
 	newURL := c.URL != nil && *c.URL != sub.URL
 	newTypes := c.EventTypes != nil && !slices.Equal(c.EventTypes.Unique(), sub.EventTypes.Unique())
+	newFilter := c.Filter != nil && c.Filter.Text() != sub.Filter.Text()
 	access.Set(&after.EventTypes, c.EventTypes)
 	access.Set(&after.AuditEvents, c.AuditEvents)
 	turnsOff := c.AuditEvents != nil && !*c.AuditEvents
@@ -63,7 +64,7 @@ func UpdateRefusal(sub webhook.Subscription, c webhook.SubscriptionChange) error
 		return errEventsOn
 	case newTypes && slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
 		return errTypes
-	case (newURL || newTypes) && !turnsOff && (Receives(sub) || Receives(after)):
+	case (newURL || newTypes || newFilter) && !turnsOff && (Receives(sub) || Receives(after)):
 		return errReceiver
 	}
 	return nil

@@ -103,7 +103,10 @@ func (c *Cache) InvalidateTypes() {
 func (c *Cache) SetTypes(organization, row int64, types *webhook.Types) {
 	lists := c.matching[organization]
 	if len(lists) > maxUpdated {
-		c.InvalidateTypes()
+		for _, rows := range lists {
+			c.matches -= listCost + len(rows)
+		}
+		delete(c.matching, organization)
 		return
 	}
 	for eventType, rows := range lists {

@@ -156,6 +156,51 @@ func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	}
 }
 
+// TestAChangeForgetsNoListsOfOthers has more lists than a change of a subscription updates. It forgets these, and no others.
+func TestAChangeForgetsNoListsOfOthers(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	known := fanout.New(0, slog.Default())
+	var owners []access.Principal
+	read := func() (matching []int) {
+		in(t, store, func(x *sqlite.Tx) error {
+			for _, owner := range owners {
+				n := 0
+				for i := range 200 {
+					rows, err := known.Matching(x, owner.Organization.RowID, fmt.Sprintf("a.t%d", i))
+					if err != nil {
+						return err
+					}
+					n += len(rows)
+				}
+				matching = append(matching, n)
+			}
+			return nil
+		})
+		return matching
+	}
+	subscribe := func(owner access.Principal) webhook.Subscription {
+		sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/", "a.*")
+		return sub
+	}
+	var changed webhook.Subscription
+	for _, name := range []string{"beside", "acme"} {
+		owner, _ := storagetest.Organization(t, store, name, "enterprise", access.RoleOwner)
+		owners, changed = append(owners, owner), subscribe(owner)
+	}
+	first, size := read(), known.Size()
+	for _, owner := range owners {
+		subscribe(owner) // the cache is not told
+	}
+	known.SetTypes(owners[1].Organization.RowID, changed.RowID, &changed.EventTypes)
+	if d := cmp.Diff([][]int{{200, 200}, {200, 400}}, [][]int{first, read()}); d != "" {
+		t.Errorf("subscriptions that are found (-want +got):\n%s", d)
+	}
+	if n := known.Size(); n != size+200 {
+		t.Errorf("%d rows are counted, want %d", n, size+200)
+	}
+}
+
 // TestFiltersAreRememberedWithinBounds reads more large filters than the cache keeps, also for one event that all of them see.
 func TestFiltersAreRememberedWithinBounds(t *testing.T) {
 	t.Parallel()

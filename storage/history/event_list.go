@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -91,11 +92,10 @@ func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.
 
 // oldBefore returns the time before which events are too old to be kept; 0 if there is none.
 func (h *History) oldBefore() int64 {
-	now, trusted := h.o.TrustedTime()
-	if !trusted || h.o.KeepEvents == 0 {
-		return 0
+	if kept := h.EventRetention(); kept > 0 {
+		return time.Now().Add(-kept).UnixMilli()
 	}
-	return now - h.o.KeepEvents.Milliseconds()
+	return 0
 }
 
 // inState is the condition for the events that have a delivery in the state of a filter, without tests. It has the parameters of

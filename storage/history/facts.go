@@ -24,7 +24,7 @@ func (h *History) EventFacts(ctx context.Context, organization int64, id string)
 	isOld, hold := at < h.oldBefore(), h.o.Hold()
 	mayExpire := isOld && hold == nil // while the queue is held, retention deletes nothing
 	e, err := sqlite.One[webhook.EventFacts](h.o.Logs.InTurn(ctx, organization), "event", selectEventFacts, row, at, organization, mayExpire)
-	e.Hold, e.Kept = hold, h.o.KeepEvents
+	e.Hold, e.Kept = hold, h.EventRetention()
 	return e, missingEvent(err, isOld)
 }
 

@@ -31,5 +31,10 @@ type Options struct {
 // New returns the history of an open database.
 func New(o Options) *History { return &History{o} }
 
-// EventRetention returns how long events are kept; 0 means forever.
-func (h *History) EventRetention() time.Duration { return h.o.KeepEvents }
+// EventRetention returns how long events are kept; 0 means forever. That is so while the clock is in doubt, too: nothing is deleted then.
+func (h *History) EventRetention() time.Duration {
+	if _, trusted := h.o.TrustedTime(); !trusted {
+		return 0
+	}
+	return h.o.KeepEvents
+}

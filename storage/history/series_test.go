@@ -49,7 +49,7 @@ func TestSeries(t *testing.T) {
 		attempt := func(s webhook.Subscription, eventType string, succeeded bool, took int64) {
 			t.Helper()
 			storagetest.Publish(t, store, x.Owner, eventType)
-			jobs, err := store.Queue.PendingJobs(t.Context(), s.RowID, 1000, nil)
+			jobs, err := store.Queue.PendingJobs(t.Context(), s.RowID, 0, 1000, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

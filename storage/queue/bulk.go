@@ -114,7 +114,7 @@ func (q *Queue) sendListedTo(
 	err = q.inSlices(ctx, *p, func(most int) (c chunk, err error) {
 		batch := events[:min(len(events), most)]
 		events, c.Seen = events[len(batch):], int64(len(batch))
-		err = q.o.Replays.Pool.Get(ctx, &c, replayableRows, p.args(q.o.KeepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
+		err = q.o.Replays.Pool.Get(ctx, &c, replayableRows, q.args(*p, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
 		return c, err
 	}, func(_ chunk, replayed webhook.Replayed) { made.Deliveries += replayed.Total() })
 	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+made.Deliveries, sent.Pending+made.Pending, made.BlockedBy

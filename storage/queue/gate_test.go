@@ -134,7 +134,7 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 	}
 	target := must[webhook.Target](t)(x.Queue.Target(ctx, x.Sub.RowID))
 	got.Shut, got.Sends = target.Shut(), target.Sends(now)
-	first := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.Sub.RowID, 1, nil))[0]
+	first := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.Sub.RowID, 0, 1, nil))[0]
 	rows := must[[]int64](t)(x.Queue.Begin(ctx, []webhook.Start{{
 		Delivery: first.Delivery, Subscription: x.Sub.RowID, Epoch: target.Epoch, Number: 1, Trigger: webhook.ByEvent,
 	}}))

@@ -65,7 +65,7 @@ func TestNewRows(t *testing.T) {
 				announced[j.Delivery] = j
 			}
 			for _, row := range []int64{x.Sub.RowID, other.RowID} {
-				jobs := must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), row, 2*n, nil))
+				jobs := must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), row, 0, 2*n, nil))
 				jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
 				if len(jobs) != n {
 					t.Errorf("%d deliveries are pending", len(jobs))

@@ -163,7 +163,7 @@ func TestOrder(t *testing.T) {
 		if jobs, err := x.Queue.OrderedJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
 			t.Errorf("%d deliveries of an unordered subscription are in an order, error %v", len(jobs), err)
 		}
-		jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 10, nil)
+		jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 0, 10, nil)
 		if err != nil || len(jobs) != 2 || x.Begin(t, jobs[1]) == 0 || x.Begin(t, jobs[0]) == 0 {
 			t.Errorf("%d wait for the other, error %v", len(jobs), err)
 		}

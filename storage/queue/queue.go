@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -28,15 +27,14 @@ type Queue struct {
 	recovering    map[int64]*begunRecovery // by subscription; only RecoverMarked uses it
 }
 
-// Options are what a queue needs. All are required, except KeepEvents.
+// Options are what a queue needs. All are required.
 type Options struct {
-	File       *sqlite.File
-	Memory     *Memory    // of that file, loaded; see there who may use it
-	Keys       *seal.Ring // opens the secrets of subscriptions
-	History    *history.History
-	Reads      *sqlite.Pool  // for requests and deliveries
-	Replays    *scan.Reader  // for reads of replays, which may take minutes
-	KeepEvents time.Duration // how long events are kept; 0 means forever
+	File    *sqlite.File
+	Memory  *Memory    // of that file, loaded; see there who may use it
+	Keys    *seal.Ring // opens the secrets of subscriptions
+	History *history.History
+	Reads   *sqlite.Pool // for requests and deliveries
+	Replays *scan.Reader // for reads of replays, which may take minutes
 }
 
 // New returns the queue of an open file. Writes wait until the file runs.
@@ -44,15 +42,15 @@ func New(o Options) *Queue {
 	return &Queue{shared: o.Memory.shared, o: o, recovering: map[int64]*begunRecovery{}}
 }
 
-// PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
-// except. They may be due in the future.
+// PendingJobs returns the next pending deliveries of a subscription whose due time is after a time, in the order of their due
+// times, without those in except. They may be due in the future.
 //
 // With LIMIT ? instead of LIMIT +?, SQLite would plan the statement again for each new limit. That took a tenth of the read.
-func (q *Queue) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
+func (q *Queue) PendingJobs(ctx context.Context, subscription, after int64, limit int, except []int64) ([]webhook.Job, error) {
 	return q.jobs(ctx, "SELECT "+jobColumns+`
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ? AND d.state = `+delivery.Pending+` AND d.id NOT IN (SELECT value FROM json_each(?))
-		ORDER BY d.due_at LIMIT +?`, subscription, sqlite.RowList(slices.Values(except)), limit)
+		WHERE d.subscription_id = ? AND d.state = `+delivery.Pending+` AND d.due_at > ? AND d.id NOT IN (SELECT value FROM json_each(?))
+		ORDER BY d.due_at LIMIT +?`, subscription, after, sqlite.RowList(slices.Values(except)), limit)
 }
 
 const jobColumns = `d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,

@@ -65,7 +65,7 @@ func waiting(b *testing.B) (*storage.Store, []webhook.Start) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	jobs, err := store.Queue.PendingJobs(b.Context(), subs[0].RowID, b.N, nil)
+	jobs, err := store.Queue.PendingJobs(b.Context(), subs[0].RowID, 0, b.N, nil)
 	if err != nil || len(jobs) != b.N {
 		b.Fatalf("%d jobs, error %v", len(jobs), err)
 	}
@@ -143,7 +143,7 @@ func BenchmarkQueueRead(b *testing.B) {
 			held := []int64{}
 			b.ResetTimer()
 			for i := range b.N {
-				jobs, err := store.Queue.PendingJobs(b.Context(), lanes[i%len(lanes)].Subscription, most, held)
+				jobs, err := store.Queue.PendingJobs(b.Context(), lanes[i%len(lanes)].Subscription, 0, most, held)
 				if err != nil || len(jobs) != most {
 					b.Fatalf("%d jobs, error %v", len(jobs), err)
 				}

@@ -238,7 +238,7 @@ func TestFailedAttempts(t *testing.T) {
 		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 10, nil); err != nil || len(jobs) != 0 {
+		if jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 0, 10, nil); err != nil || len(jobs) != 0 {
 			t.Errorf("the other has pending %v, error %v", jobs, err)
 		}
 		if jobs := x.Jobs(t); len(jobs) != 4 {

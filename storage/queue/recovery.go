@@ -141,7 +141,7 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 				WHERE d.subscription_id = :subscription AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (:after_due, :after_row)
 				ORDER BY d.due_at, d.id LIMIT :most) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(q.o.KeepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", most))...)
+		q.args(p, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", most))...)
 	return c, err
 }
 

@@ -47,6 +47,9 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 	}
 	p.by, p.only, p.since, p.until = by.Authority, r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
+	if r.WithoutAudit {
+		p.excludedTypes = history.HiddenTypes(true)
+	}
 	end, err := q.o.Replays.Take(ctx, organization)
 	if err != nil {
 		return created, err
@@ -109,7 +112,7 @@ func excludedTypes(sub webhook.Subscription) string {
 	return history.HiddenTypes(!audit.Receives(sub))
 }
 
-// replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
+// replayable is the condition for events that a replay delivers. args returns its parameters. Test
 // events are left out, and so are events about the subscription itself. An event about the health of another subscription
 // was not missed: only some subscriptions receive it.
 var replayable = `
@@ -135,10 +138,10 @@ const replayCounts = `
 
 // args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
 // that retention may have started to delete: without all their deliveries, nobody knows their state.
-func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
+func (q *Queue) args(p replayQuery, now int64, more ...any) []any {
 	since := p.since
-	if maxAge > 0 {
-		since = max(since, now-maxAge.Milliseconds())
+	if kept := q.o.History.EventRetention(); kept > 0 {
+		since = max(since, now-kept.Milliseconds())
 	}
 	return append([]any{
 		sql.Named("organization", p.organization), sql.Named("subscription", p.sub.RowID), sql.Named("since", since),
@@ -190,7 +193,7 @@ func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, m
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = :organization AND e.id > :after AND e.id <= :last ORDER BY e.id LIMIT :most) looked`,
-		p.args(q.o.KeepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", most))...)
+		q.args(p, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", most))...)
 	return c, err
 }
 
@@ -243,7 +246,7 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, err
 	}
 	var checked chunk
-	if err := t.Get(&checked, replayableRows, p.args(q.o.KeepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
+	if err := t.Get(&checked, replayableRows, q.args(p, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
 		return made, err
 	}
 	n := checked.Total()

@@ -341,7 +341,7 @@ func TestLongReplay(t *testing.T) {
 			x := newFixture(t)
 			want := x.Missed(t, n, "user.created")
 			x.Replays(t, everything, int64(n))
-			jobs, err := x.Queue.PendingJobs(t.Context(), x.Sub.RowID, n+1, nil)
+			jobs, err := x.Queue.PendingJobs(t.Context(), x.Sub.RowID, 0, n+1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -166,7 +166,7 @@ func TestBeginTogether(t *testing.T) {
 	for range 100 {
 		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	}
-	jobs := append(x.Jobs(t), must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), other.RowID, 100, nil))...)
+	jobs := append(x.Jobs(t), must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), other.RowID, 0, 100, nil))...)
 	slices.SortFunc(jobs, func(a, b webhook.Job) int { return int(a.Delivery*7%101 - b.Delivery*7%101) }) // any order
 	subscription := map[int64]webhook.Subscription{x.Sub.RowID: x.Sub, other.RowID: other}
 	refused := map[int]bool{}

@@ -135,7 +135,7 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 
 // failAll fails pending deliveries of a subscription until it is disabled or none is left.
 func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.Subscription) {
-	jobs, err := store.Queue.PendingJobs(ctx, sub.RowID, 20, nil)
+	jobs, err := store.Queue.PendingJobs(ctx, sub.RowID, 0, 20, nil)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestEventsAboutASubscription(t *testing.T) {
 		}
 	}
 	for i, sub := range both {
-		jobs, err := x.Queue.PendingJobs(t.Context(), sub.RowID, 10, nil)
+		jobs, err := x.Queue.PendingJobs(t.Context(), sub.RowID, 0, 10, nil)
 		if err != nil || len(jobs) != 3 {
 			t.Errorf("subscription %d gets %d events, want 3, error %v", i, len(jobs), err)
 		}

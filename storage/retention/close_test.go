@@ -65,7 +65,7 @@ func newCustomer(t *testing.T) *customer {
 	storagetest.Must[[]webhook.Published](t)(x.Queue.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{
 		{Type: "invoice.made", Data: []byte(`{"to":"Milton"}`), IdempotencyKey: "invoice-77"}, {Type: "invoice.paid", Data: []byte(`{"by":"Milton"}`)},
 	}))
-	jobs := storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, sub.RowID, 10, nil))
+	jobs := storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, sub.RowID, 0, 10, nil))
 	epoch := storagetest.Must[webhook.Target](t)(x.Queue.Target(ctx, sub.RowID)).Epoch
 	begin := func(job webhook.Job) int64 {
 		return storagetest.Must[[]int64](t)(x.Queue.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1}}))[0]
@@ -190,7 +190,7 @@ func TestClosedOrganization(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
 		ctx := t.Context()
-		job := storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.sub.RowID, 10, nil))[0]
+		job := storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.sub.RowID, 0, 10, nil))[0]
 		epoch := storagetest.Must[webhook.Target](t)(x.Queue.Target(ctx, x.sub.RowID)).Epoch
 		c := storagetest.Must[access.Closure](t)(x.CloseOrganization(ctx, x.By, x.org.ID))
 		if c.APIKeys != 1 || c.AccessTokens != 1 || c.Members != 1 || c.Subscriptions != 1 || c.PendingDeliveries != 2 || c.ClosedAt == nil {

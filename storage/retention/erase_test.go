@@ -97,7 +97,7 @@ func (x *leaver) echo(t *testing.T) {
 func (x *leaver) begin(t *testing.T) webhook.Result {
 	t.Helper()
 	epoch := storagetest.Must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID)).Epoch
-	for _, job := range storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+	for _, job := range storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 0, 100, nil)) {
 		if !bytes.Contains(job.Body, []byte("Ada Byron")) {
 			continue
 		}
@@ -202,7 +202,7 @@ func TestEraseUser(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
 		decode := func() (bodies []map[string]any) {
-			for _, job := range storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+			for _, job := range storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 0, 100, nil)) {
 				var body map[string]any
 				if err := json.Unmarshal(job.Body, &body); err != nil {
 					t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Tx is the transaction that the writes of a batch share. Every statement is prepared once and kept, found by its text.
@@ -242,6 +244,7 @@ type joinedKey struct{ *File }
 
 type joinedTx struct {
 	*Tx
+	before int         // rows of the transaction before its first write
 	failed error       // of the first write that has failed after it changed something
 	ended  atomic.Bool // then a context that somebody has kept means no transaction
 }
@@ -252,7 +255,7 @@ type joinedTx struct {
 // goroutine, because a transaction has one.
 func (f *File) Transact(ctx context.Context, w Work, fn func(context.Context) error) error {
 	return f.Write(ctx, w, func(t *Tx) error {
-		j := &joinedTx{Tx: t}
+		j := &joinedTx{Tx: t, before: t.rows}
 		defer j.ended.Store(true)
 		if err := fn(context.WithValue(ctx, joinedKey{f}, j)); err != nil {
 			return err
@@ -270,8 +273,15 @@ func (f *File) joined(ctx context.Context) *joinedTx {
 	return j
 }
 
+// maxJoined is after how many rows a transaction takes no further write. They take half a second, and everybody waits for them.
+const maxJoined = 20_000
+
 // write runs a write as a part of the transaction. Its errors stay as they are: Transact needs to know those of the file.
 func (j *joinedTx) write(fn func(*Tx) error) error {
+	if j.rows-j.before > maxJoined {
+		return fault.New(fault.Invalid, "too_many_changes", "The changes before this one write more than %d rows, such as audit events and "+
+			"their deliveries to subscriptions, and others wait meanwhile; nothing was changed. Make the changes in parts.", maxJoined)
+	}
 	before := j.dirty
 	j.dirty = false
 	err := fn(j.Tx)

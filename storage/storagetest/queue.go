@@ -45,7 +45,7 @@ func (x Customer) Publish(tb testing.TB, n int, eventType string) (ids []string)
 // Jobs returns the pending deliveries of the subscription, at most 10,000.
 func (x Customer) Jobs(tb testing.TB) []webhook.Job {
 	tb.Helper()
-	return Must[[]webhook.Job](tb)(x.Queue.PendingJobs(tb.Context(), x.Sub.RowID, 10_000, nil))
+	return Must[[]webhook.Job](tb)(x.Queue.PendingJobs(tb.Context(), x.Sub.RowID, 0, 10_000, nil))
 }
 
 // Begin begins the next attempt of a job and returns its row id, or 0 if it was refused.

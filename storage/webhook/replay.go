@@ -14,11 +14,12 @@ const (
 
 // Replay asks to send a subscription the events of a period that it has not received.
 type Replay struct {
-	Since      int64 // inclusive
-	Until      int64 // exclusive; 0 is now
-	EventTypes Types // selects among the types that the subscription wants; empty selects all
-	Only       Only
-	DryRun     bool // only count
+	Since        int64 // inclusive
+	Until        int64 // exclusive; 0 is now
+	EventTypes   Types // selects among the types that the subscription wants; empty selects all
+	Only         Only
+	WithoutAudit bool // leave out audit events
+	DryRun       bool // only count
 }
 
 // Replayed counts the deliveries of a replay by the reason why the subscription has not received the event.

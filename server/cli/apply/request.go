@@ -45,7 +45,7 @@ func (q *request) body(dry bool) ([]byte, error) {
 }
 
 // errTooMuch says that a file is too large for one request.
-var errTooMuch = errors.New("the file needs more changes, or moves more pending deliveries, than one request may")
+var errTooMuch = errors.New("the file needs more changes, or moves or makes more deliveries, than one request may")
 
 // refusal is a response that says that the server has changed nothing.
 type refusal struct{ error }

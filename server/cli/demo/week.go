@@ -251,7 +251,7 @@ func (w *week) deliver(ctx context.Context, s endpoint) error {
 		if err != nil || !target.Sends(now) || target.Status == webhook.Failing && target.ProbeAt > now {
 			return err
 		}
-		jobs, err := w.store.Queue.PendingJobs(ctx, s.row, 1, nil)
+		jobs, err := w.store.Queue.PendingJobs(ctx, s.row, 0, 1, nil)
 		if s.ordered && err == nil {
 			jobs, err = w.store.Queue.OrderedJobs(ctx, s.row, 1)
 		}

@@ -4,7 +4,7 @@ import { said } from '../../session.js';
 
 // hints say where to look for the cause of a failure. server/explain/mend.go has the same sentences.
 const hints = {
-  check_secret: 'The receiver refuses the request. Compare the signing secret, and the request headers that the receiver wants.',
+  check_secret: 'The receiver refuses the request. Compare the signing secret, the clocks, and the request headers that the receiver wants.',
   check_path: 'The receiver takes no POST at this path. Correct the URL.',
   redirected: 'Keyhook follows no redirects. Set the URL to which the receiver redirects.',
   check_certificate: 'The certificate of the receiver is not valid for this URL. Renew it, or send the whole chain.',
