@@ -4,6 +4,7 @@
 // A GET is repeated while the server is away. Other requests are sent once: the caller decides what to do.
 import { settings } from './settings.js';
 import { createStore } from './ui/store.js';
+import { queryText } from './router.js';
 
 export class ApiError extends Error {
   constructor({ status = 0, code = '', title = '', detail = '', request_id = '', errors = [], conflicting_id = null, retryAfter = 0 }) {
@@ -119,11 +120,6 @@ function wait(ms, signal) {
     const timer = setTimeout(resolve, ms);
     signal?.addEventListener('abort', () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
   });
-}
-
-function queryText(query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  return given.length ? '?' + new URLSearchParams(given) : '';
 }
 
 // readiness returns the body of /readyz/, which is not below /api/v1, whether the server is ready or not.

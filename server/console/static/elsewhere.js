@@ -2,7 +2,7 @@
 import { useEffect, useState } from './ui/html.js';
 import { api } from './api.js';
 import { navigate, place } from './router.js';
-import { actsEverywhere, session } from './session.js';
+import { actingIn, actsEverywhere, session } from './session.js';
 
 export const publicId = /\b[a-z]{2,6}_[0-9a-z]{26}\b/i;
 
@@ -22,9 +22,9 @@ async function goThere() {
   const id = publicId.exec(`${path} ${query.id ?? ''}`)?.[0];
   if (!id) return;
   const { data } = await api.get('/search/', { query: { q: id }, organization: '' });
-  const { me, home } = session.get();
+  const { me } = session.get();
   const found = data.find((r) => r.id === id && r.organization_id && r.organization_id !== me?.organization.id);
   if (found && place.get().path === path) {
-    navigate(path, { ...query, org: found.organization_id === home.organization.id ? '' : found.organization_id }, { replace: true });
+    navigate(path, { ...query, org: actingIn(found.organization_id) }, { replace: true });
   }
 }

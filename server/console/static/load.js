@@ -27,7 +27,6 @@ export function loadFirst(row) {
   if (row && !row.needs.startsWith('platform:')) load(row).catch(() => {}); // the page tells
 }
 
-// Loaded shows the page of a row.
 export function Loaded({ row, params }) {
   const [, render] = useState(null);
   const [error, setError] = useState(null);
@@ -49,6 +48,9 @@ async function reloadOnce() {
   return null;
 }
 
+const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 500)); // Safari has no idle callbacks
+const cancelIdle = window.cancelIdleCallback ?? clearTimeout;
+
 // usePreload loads the other pages that somebody may see, one after another.
 export function usePreload(me) {
   useEffect(() => {
@@ -57,17 +59,9 @@ export function usePreload(me) {
       const row = rest.shift();
       if (row) load(row).then(plan, () => {}); // the page tells, if it is opened
     };
-    let cancel = () => {};
-    const plan = () => {
-      if (window.requestIdleCallback) {
-        const id = requestIdleCallback(next);
-        cancel = () => cancelIdleCallback(id);
-      } else {
-        const id = setTimeout(next, 500);
-        cancel = () => clearTimeout(id);
-      }
-    };
+    let id;
+    const plan = () => { id = whenIdle(next); };
     if (me) plan();
-    return () => cancel();
+    return () => cancelIdle(id);
   }, [me?.organization.id]);
 }

@@ -1,6 +1,5 @@
 // The path of the page of each thing, below the root of the console.
 export const paths = {
-  overview: '/',
   subscriptions: '/subscriptions/',
   subscriptionNew: '/subscriptions/new/',
   subscription: (id) => `/subscriptions/${enc(id)}/`, // ?attempt=att_… selects an attempt
@@ -34,8 +33,7 @@ export const needsAttention = 'failing,disabled';
 const enc = encodeURIComponent;
 
 // pathOf returns [path, query] of a result of /search/.
-export function pathOf(result) {
-  const { type, id, parent_id } = result;
+export function pathOf({ type, id, parent_id }) {
   switch (type) {
     case 'attempt': return [paths.subscription(parent_id), { attempt: id }];
     case 'access_token': return [paths.user(parent_id), { token: id }];

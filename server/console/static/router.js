@@ -8,20 +8,23 @@ const root = settings.root.replace(/\/$/, '');
 
 export const place = createStore(read());
 
-function read(pop = null) {
+function read() {
   const query = Object.fromEntries(new URLSearchParams(location.search));
   const { org = '', ...rest } = query;
   let path = location.pathname.slice(root.length) || '/';
   if (!path.endsWith('/')) path += '/';
-  return { path, query: rest, org, pop };
+  return { path, query: rest, org };
 }
 
 // href returns the URL of a page. query.org acts in another organization; '' in one's own.
 export function href(path, query = {}) {
-  const all = { org: place.get().org, ...query };
-  const given = Object.entries(all).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  const text = new URLSearchParams(given).toString();
-  return root + path + (text ? '?' + text : '');
+  return root + path + queryText({ org: place.get().org, ...query });
+}
+
+// queryText is the query of a URL, with its question mark. Empty values are left out.
+export function queryText(query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
+  return given.length ? '?' + new URLSearchParams(given) : '';
 }
 
 export function navigate(path, query, { replace = false } = {}) {
@@ -48,19 +51,22 @@ export function useQuery() {
 // inPlace is the option for what opens and closes, and is no step back: the URL has it, so that it can be shared.
 export const inPlace = { replace: true };
 
-const leaveChecks = new Set();
+const guards = new Set();
 
-// confirmLeave adds a function that is asked before the page is left, such as while a secret is shown. It gets what goes on later,
-// without a question. It returns the undo.
-export function confirmLeave(check) {
-  leaveChecks.add(check);
-  return () => leaveChecks.delete(check);
+// confirmLeave keeps the page open while isLoss returns true, such as while a secret is shown, and calls ask instead. ask gets what goes
+// on later, without a question. The browser itself asks before it closes the tab. confirmLeave returns the undo.
+export function confirmLeave(isLoss, ask) {
+  const guard = { isLoss, ask }, warn = (event) => { if (isLoss()) event.preventDefault(); };
+  guards.add(guard);
+  addEventListener('beforeunload', warn);
+  return () => { guards.delete(guard); removeEventListener('beforeunload', warn); };
 }
 
-const mayLeave = (goOn) => [...leaveChecks].every((check) => check(() => {
-  leaveChecks.clear();
-  goOn();
-}));
+function mayLeave(goOn) {
+  const guard = [...guards].find(({ isLoss }) => isLoss());
+  guard?.ask(() => { guards.clear(); goOn(); });
+  return !guard;
+}
 
 // match returns the parameters of a path that has the form of a pattern such as /events/{id}/, else null.
 export function match(pattern, path) {
@@ -86,7 +92,7 @@ export function startRouter() {
       history.forward(); // the back button has left the page already
       return;
     }
-    place.set(read({ scroll: history.state?.scroll ?? 0 }));
+    place.set(read());
     restoreScroll(history.state?.scroll ?? 0);
   });
   let timer;

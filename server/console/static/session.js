@@ -51,6 +51,9 @@ export const actsEverywhere = () => {
 // canSwitch reports whether somebody may act in other organizations: in all, or in several as a member.
 export const canSwitch = () => actsEverywhere() || session.get().home?.organizations.length > 1;
 
+// actingIn is how requests and URLs name an organization: '' for one's own.
+export const actingIn = (id) => (id === session.get().home.organization.id ? '' : id);
+
 const asMyself = { signIn: false, organization: '' }; // of requests about the session
 
 let signedInAgain = [];
@@ -62,8 +65,7 @@ export async function startSession() {
   });
   const refusal = takeRefusal();
   const link = takeLink();
-  if (!link) await load(refusal);
-  else await follow(link);
+  await (link ? follow(link) : load(refusal));
   addEventListener('hashchange', () => { // a link was pasted into this tab
     const pasted = takeLink();
     if (pasted) follow(pasted);
@@ -101,8 +103,6 @@ async function offer(link) {
   }
 }
 
-const isSame = (a, b) => a.user.id === b.user.id && a.organization.id === b.organization.id;
-
 // useLink exchanges a one-time link for a session, after the person has agreed.
 export function useLink(link) {
   session.set({ offeredLink: null });
@@ -119,7 +119,6 @@ function takeRefusal() {
   return error;
 }
 
-// load asks who is signed in.
 async function load(error = null) {
   try {
     await enter(await api.get('/session/', asMyself), error);
@@ -129,7 +128,6 @@ async function load(error = null) {
   }
 }
 
-// leave shows the sign-in.
 function leave(error = null) {
   wanted = null;
   actIn('');
@@ -149,12 +147,8 @@ async function act(org, always = false) {
   wanted = org;
   const own = org === '' || org === home.organization.id;
   actIn(own ? '' : org);
-  if (own) {
-    session.set({ status: 'in', me: home, error: null });
-    return;
-  }
   try {
-    const me = await api.get('/whoami/', { organization: org });
+    const me = own ? home : await api.get('/whoami/', { organization: org });
     if (wanted === org) session.set({ status: 'in', me, error: null });
   } catch (refused) {
     if (wanted === org) session.set({ status: 'lost', error: refused });
@@ -171,7 +165,7 @@ export async function signIn(token) {
 // enter begins or continues a session. For another person, all pages start afresh.
 async function enter(home, refusedLink = null) {
   const { home: before, ended } = session.get();
-  const isOther = !before || !isSame(before, home);
+  const isOther = before?.user.id !== home.user.id || before.organization.id !== home.organization.id;
   if (home.portal && !URL.canParse(home.portal.return_url)) home.portal.return_url = null;
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   setPortal(Boolean(home.portal));

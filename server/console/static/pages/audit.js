@@ -8,7 +8,6 @@ import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
 import { href, place, useQuery } from '../router.js';
 import { isOperator } from '../session.js';
-import { paths } from '../paths.js';
 import { Entry } from './audit/entry.js';
 import { Sentence, itself, kindsFor } from './audit/words.js';
 
@@ -40,7 +39,7 @@ export function Audit() {
         <${Choice} name="type" label="What" options=${kindsFor(isOperator())} />
         <${ActorFilter} rows=${list.rows} />
         <${TextFilter} name="target" label="Target" placeholder="sub_…, key_…" />
-        <${Range} custom />
+        <${Range} />
         <${Everywhere} name="in" />
       <//></div>
       <div class=${cx('split', selected && 'open')}>

@@ -83,4 +83,3 @@ function Body({ event: { body } }) {
     <p class="quiet small">Each subscription gets this body. The signature covers these exact bytes. Copying gives the exact bytes.</p>
   <//>`;
 }
-

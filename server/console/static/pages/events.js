@@ -62,7 +62,7 @@ export function Events() {
       <${Choice} name="state" label="State" options=${stateOptions} />
       ${!everywhere && can('webhooks:read') && html`<${Choice} name="subscription" label="Subscription" options=${addresses} fixed />`}
       ${query.key && html`<${TextFilter} name="key" label="Idempotency key" />`}
-      <${Range} custom />
+      <${Range} />
       <${Everywhere} name="in" />
       ${can('audit:read') && html`<${AuditEvents} name="audit" />`}
     <//>`}

@@ -39,8 +39,7 @@ export function Members({ organization }) {
   <//>`;
 }
 
-// Person shows a user in two lines: the name, and the e-mail address or what the user is.
-export const Person = ({ user }) => html`<${TwoLines} title=${user.name || 'Without a name'}>
+const Person = ({ user }) => html`<${TwoLines} title=${user.name || 'Without a name'}>
   <bdi>${user.kind === 'service' ? user.organization_name ?? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi><//>`;
 
 const put = (organization, user, role) => api.put(`/organizations/${organization.id}/members/${user}/`, { role });
@@ -62,7 +61,7 @@ function Add({ organization, done, onClose }) {
   });
   const find = async (search, signal) => {
     const { data } = await api.get('/users/', { query: { search, limit: 8 }, signal });
-    const people = data.filter((u) => u.kind === 'person' && !u.erased_at).map((u) => ({ ...u, key: u.id }));
+    const people = data.filter((u) => u.kind === 'person' && !u.erased_at);
     const isNew = /^\S+@\S+\.\S+$/.test(search) && !people.some((u) => u.email?.toLowerCase() === search.toLowerCase());
     return isNew ? [...people, { key: 'new', name: 'New user', kind: 'person', email: search }] : people;
   };

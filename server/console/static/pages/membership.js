@@ -19,7 +19,7 @@ export function AddToOrganization({ user, name, done, onClose }) {
   });
   const find = async (search, signal) => {
     const { data } = await api.get('/organizations/', { query: { search, limit: 8 }, signal });
-    return data.filter((o) => !o.closed_at).map((o) => ({ ...o, key: o.id }));
+    return data.filter((o) => !o.closed_at);
   };
   const { organization } = form.values;
   return html`<${Dialog} title=${html`Add <bdi>${name}</bdi> to an organization`} onClose=${onClose}>

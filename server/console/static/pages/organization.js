@@ -14,7 +14,7 @@ import { useLoad, usePoll } from '../ui/hooks.js';
 import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
-import { can, actsEverywhere, session } from '../session.js';
+import { can, actsEverywhere, actingIn } from '../session.js';
 import { paths } from '../paths.js';
 import { End, Ended, Deletion } from './ending.js';
 import { Changes, limits } from './plans.js';
@@ -59,11 +59,8 @@ export function Organization({ id }) {
 const uses = [['Events', (u) => number(u.events)], ['Delivered', (u) => number(u.deliveries_succeeded)], ['Given up', (u) => number(u.deliveries_failed)],
   ['Stored', (u) => bytes(u.stored_bytes)]];
 
-const isOwn = (id) => id === session.get().home.organization.id;
-
 // reads reports whether somebody may read what an organization has. Such a request acts in the organization.
-const reads = (id, permission) => can(permission) && (isOwn(id) || can('platform:act_as'));
-const actingIn = (id) => (isOwn(id) ? '' : id);
+const reads = (id, permission) => can(permission) && (actingIn(id) === '' || can('platform:act_as'));
 
 // useBacklog loads the state of the subscriptions of an organization that is open.
 const useBacklog = ({ id, closed_at: closed } = {}) => usePoll(async (signal) =>
@@ -79,7 +76,6 @@ const Trouble = ({ id, statuses: { failing, disabled, paused } }) => Object.entr
 const Waiting = ({ backlog }) => (backlog ? html`${number(backlog.pending)}${backlog.oldest_due_at
   && html`<span class="quiet">, the oldest due <${Time} value=${backlog.oldest_due_at} /></span>`}` : '–');
 
-// useUse loads the plan, and how many keys the organization has.
 function useUse({ id, plan }) {
   const limit = 200;
   return {

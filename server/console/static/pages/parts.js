@@ -161,7 +161,7 @@ const Tables = () => html`<${Part} title="Lists">
   <${Filters}>
     <${Choice} name="status" label="Status" options=${[['failing', 'Failing'], ['disabled', long]]} />
     <${TextFilter} name="type" label="Type" placeholder="order.*" />
-    <${Range} custom />
+    <${Range} />
   <//>
   <${Tabs} label="Tabs" items=${[['a', 'Activity', 12], ['b', 'Settings'], ['c', foreign[0]]]} />
   <${Segments} name="period" label="Period" value="7d" items=${[['24h', '24 h'], ['7d', '7 d'], ['30d', '30 d']]} />

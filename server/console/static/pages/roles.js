@@ -51,7 +51,6 @@ export function Role({ name }) {
   <//>`;
 }
 
-// RoleForm creates a role, or changes the given one.
 function RoleForm({ role, reload }) {
   const all = useLoad((signal) => api.get('/permissions/', { signal, query: { limit: 200 } }), []);
   const form = useForm({ name: '', permissions: role?.permissions ?? [] }, async ({ name, permissions }) => {

@@ -39,7 +39,8 @@ export function Subscriptions() {
     everywhere && { head: 'Organization', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
       href=${href(paths.organization(s.organization_id))}><bdi>${s.organization_name}</bdi></a>` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, roomy: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
-    { head: 'Waiting', size: 's', number: true, sort: everywhere && 'waiting', down: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
+    { head: 'Waiting', size: 's', number: true, sort: everywhere && 'waiting', down: true,
+      cell: (s) => html`<span class=${s.pending_deliveries > 0 ? 'strong' : 'quiet'}>${number(s.pending_deliveries)}</span>` },
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ].filter(Boolean);
 
@@ -74,8 +75,6 @@ const orders = {
 
 // about is what is special about how a subscription is sent to, and its description.
 const about = (s) => [traits(s), s.description].filter(Boolean).join(' · ');
-
-const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
 
 // shortOf has room beside a time: "answered 503".
 const shortOf = (error) => wordsOf(error).replace(/^The receiver /, '');

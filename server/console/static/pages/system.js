@@ -75,7 +75,6 @@ const Database = ({ database }) => html`<${Section} title="Database"><${Facts} i
   ['Schema', html`version ${database.schema_version}`],
 ]} /><//>`;
 
-// Backup asks, makes a backup, and shows it.
 function Backup() {
   const [open, setOpen] = useState(false);
   const [made, setMade] = useState(null);
@@ -83,9 +82,8 @@ function Backup() {
     setMade(null);
     setOpen(true);
   };
-  const close = () => setOpen(false);
   return html`<${Button} onClick=${ask}>Back up now…<//>
-    ${open && html`<${Confirm} title="Back up the database?" action="Make a backup" onClose=${close}
+    ${open && html`<${Confirm} title="Back up the database?" action="Make a backup" onClose=${() => setOpen(false)}
       onConfirm=${async () => setMade(await api.post('/backups/', {}))}>
       <p>Keyhook copies the database to the directory <code>backups</code> beside it, and checks the copy. That takes about a second for 50 MB.</p>
       <p>Requests and deliveries go on. Older backups stay.</p><//>`}

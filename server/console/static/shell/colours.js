@@ -13,7 +13,6 @@ function choose(chosen) {
   } catch { /* it holds until the page is loaded again */ }
 }
 
-// useColours returns the items of the menu.
 export function useColours() {
   const { chosen } = useStore(colours);
   const isDark = chosen ? chosen === 'dark' : system.matches;

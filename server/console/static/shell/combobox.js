@@ -1,9 +1,10 @@
 // A text field with a list of results, for the search box and the switcher of organizations. Arrow keys move, Enter opens.
 import { html, cx, useState, useEffect, useRef, useId } from '../ui/html.js';
 import { count } from '../ui/time.js';
+import { groupBy } from '../ui/group.js';
 import { isAborted } from '../api.js';
 
-// find(text, signal) returns results with a key, those of one group together; group(result) is the heading of its group.
+// find(text, signal) returns results with a key or an id, those of one group together; group(result) is the heading of its group.
 // show(result) returns elements; choose(result) opens one. clean(text) is what to look for. With early, the list opens before
 // something is typed. none(text) says that nothing was found.
 export function Combobox({ id, label, placeholder, find, group, show, choose, onClose, none,
@@ -74,22 +75,13 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
 }
 
 // Options are the results below a field, in groups. at is the one that Enter takes.
-export function Options({ id, label, results, group, show, take, at, setAt }) {
+export function Options({ id, label, results, group = () => '', show, take, at, setAt }) {
+  const groups = groupBy(results.entries(), ([, result]) => group(result));
   useEffect(() => { document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }); }, [at]);
   return html`<div role="listbox" id=${id} aria-label=${label}>
-    ${groupsOf(results, group).map(([name, each]) => html`<div key=${name} role="group" aria-label=${name || label}>
+    ${[...groups].map(([name, each]) => html`<div key=${name} role="group" aria-label=${name || label}>
       ${name && html`<div class="option-group" aria-hidden="true">${name}</div>`}
-      ${each.map(([result, i]) => html`<div key=${result.key} id=${`${id}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
-        onClick=${() => take(result)} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}</div>`)}
+      ${each.map(([i, result]) => html`<div key=${result.key ?? result.id} id=${`${id}-${i}`} role="option" aria-selected=${i === at}
+        class=${cx('option', i === at && 'at')} onClick=${() => take(result)} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}</div>`)}
   </div>`;
-}
-
-// groupsOf returns [[name, [[result, index], …]], …], in the order of the results.
-function groupsOf(results, group = () => '') {
-  const groups = new Map();
-  for (const [i, result] of results.entries()) {
-    const name = group(result);
-    groups.set(name, [...(groups.get(name) ?? []), [result, i]]);
-  }
-  return [...groups];
 }

@@ -43,17 +43,10 @@ function moveRow(step) {
 // back closes what is open beside the list, then leaves the row, and then the page: to the page that its last crumb names.
 function back() {
   const close = document.querySelector('[data-close]');
-  if (close) {
-    close.click();
-    return;
-  }
-  if (document.activeElement?.closest('[data-rows]')) {
-    document.activeElement.blur();
-    return;
-  }
-  const crumbs = document.querySelectorAll('.crumbs a');
-  const up = crumbs[crumbs.length - 1];
-  if (up && history.state?.inside) history.back();
+  const up = [...document.querySelectorAll('.crumbs a')].at(-1);
+  if (close) close.click();
+  else if (document.activeElement?.closest('[data-rows]')) document.activeElement.blur();
+  else if (up && history.state?.inside) history.back();
   else up?.click();
 }
 

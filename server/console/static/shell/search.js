@@ -7,7 +7,7 @@ import { navigate } from '../router.js';
 import { pathOf, paths } from '../paths.js';
 import { publicId } from '../elsewhere.js';
 import { pageOf } from '../load.js';
-import { session, can, isOperator, isShown } from '../session.js';
+import { session, actingIn, can, isOperator, isShown } from '../session.js';
 import { Combobox } from './combobox.js';
 
 const kinds = {
@@ -68,9 +68,8 @@ function placeOf(result) {
 
 function open(result) {
   const [path, query] = placeOf(result);
-  const own = session.get().home.organization.id;
   const elsewhere = result.organization_id && isOperator() && result.type !== 'organization';
-  navigate(path, elsewhere ? { ...query, org: result.organization_id === own ? '' : result.organization_id } : query);
+  navigate(path, elsewhere ? { ...query, org: actingIn(result.organization_id) } : query);
 }
 
 // detailOf leaves out what the title says already. Subscriptions of one host differ in their ids only.

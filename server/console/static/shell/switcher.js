@@ -4,7 +4,7 @@ import { html, useState } from '../ui/html.js';
 import { Icon } from '../ui/icon.js';
 import { api } from '../api.js';
 import { navigate, place } from '../router.js';
-import { useSession, actsEverywhere } from '../session.js';
+import { useSession, actingIn, actsEverywhere } from '../session.js';
 import { Combobox } from './combobox.js';
 
 // A page of one thing does not exist in another organization, so the switch goes to the list of such things.
@@ -14,13 +14,10 @@ export function Switcher() {
   const { me, home } = useSession();
   const [open, setOpen] = useState(false);
   const find = async (search, signal) => {
-    if (!actsEverywhere()) {
-      return home.organizations.filter((o) => o.name.toLowerCase().startsWith(search.toLowerCase())).map((o) => ({ ...o, key: o.id }));
-    }
-    const { data } = await api.get('/organizations/', { query: { search, limit: 10 }, organization: '', signal });
-    return data.map((o) => ({ ...o, key: o.id }));
+    if (!actsEverywhere()) return home.organizations.filter((o) => o.name.toLowerCase().startsWith(search.toLowerCase()));
+    return (await api.get('/organizations/', { query: { search, limit: 10 }, organization: '', signal })).data;
   };
-  const choose = ({ id }) => navigate(listOf(place.get().path), { org: id === home.organization.id ? '' : id });
+  const choose = ({ id }) => navigate(listOf(place.get().path), { org: actingIn(id) });
   const name = me?.organization.name ?? 'Unknown';
   if (!open) {
     return html`<button type="button" class="organization switch" aria-haspopup="listbox"

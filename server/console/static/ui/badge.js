@@ -39,7 +39,7 @@ export function subscriptionStatus({ status, is_active, blocked_by }) {
 }
 
 // Tag is a short word in a frame, such as an event type or a permission.
-export const Tag = ({ children, tone }) => html`<span class=${cx('tag', tone)}><bdi>${children}</bdi></span>`;
+export const Tag = ({ children }) => html`<span class="tag"><bdi>${children}</bdi></span>`;
 
 // Tags shows the first of many values, and how many more there are. none is the text for no value.
 export const Tags = ({ values, most = 3, none = 'None', wrap }) => html`<span class=${cx('tags', wrap && 'wrap')} title=${values.join('\n')}>
@@ -60,7 +60,6 @@ export function Address({ url }) {
     >${pathname === '/' && !search ? '' : breakable(pathname + search)}</bdi></span></span>`;
 }
 
-// Count is a number that needs attention.
 export const Count = ({ value, label }) =>
   value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span>
     <span class="hidden-label">${value} ${label}</span></span>`;

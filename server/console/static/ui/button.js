@@ -9,13 +9,12 @@ const blocked = (is) => (is ? 'true' : undefined);
 // Button calls onClick, and does nothing until its promise ends, so a double click does nothing twice. kind: primary or danger.
 // onError gets what was thrown, or null when it starts again.
 export function Button({ onClick, onError, kind, icon, disabled, title, children }) {
-  const { run, busy } = useAction(async (event) => {
+  const { run, busy } = useAction(async () => {
     onError?.(null);
     try {
-      await onClick?.(event);
+      await onClick?.();
     } catch (error) {
-      if (!onError) throw error;
-      onError(error);
+      onError?.(error);
     }
   });
   return html`<button type="button" class=${cx('button', kind, busy && 'busy')} aria-disabled=${blocked(disabled || busy)} aria-busy=${busy} title=${title}

@@ -42,7 +42,7 @@ async function write(text) {
 }
 
 // Id shows an id in monospace with a copy button. href makes it a link.
-export const Id = ({ value, href, short }) => html`<span class="id">
-  ${href ? html`<a class="mono cut" href=${href}>${short ?? value}</a>` : html`<span class="mono cut" title=${short && value}>${short ?? value}</span>`}
+export const Id = ({ value, href }) => html`<span class="id">
+  ${href ? html`<a class="mono cut" href=${href}>${value}</a>` : html`<span class="mono cut">${value}</span>`}
   <${Copy} text=${value} label=${`Copy ${value}`} />
 </span>`;

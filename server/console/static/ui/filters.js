@@ -65,7 +65,6 @@ export function TextFilter({ name, label, placeholder, suggestions, clean = (typ
   </form>`;
 }
 
-// TimeFilter is a point in time, such as since and until.
 function TimeFilter({ name, label }) {
   const [query, setQuery] = useQuery();
   const id = useId();
@@ -77,12 +76,10 @@ const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d
   '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
 
 // Range is the time filter "range", with two points in time for a period of one's own. rangeStart gives the API its since, in
-// whole minutes so that a poll asks the same; rangeOf gives since and until.
-export function Range({ all = 'Any time', custom = false }) {
-  const [query] = useQuery();
+// whole minutes so that a poll asks the same; rangeOf gives since and until. Without a choice, both use the range fallback.
+export function Range() {
   const options = Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text]);
-  return html`<${Choice} name="range" label="Time" all=${all} options=${custom ? [...options, ['custom', 'From … to …']] : options} />
-    ${custom && html`<${Between} />`}`;
+  return html`<${Choice} name="range" label="Time" all="Any time" options=${[...options, ['custom', 'From … to …']]} /><${Between} />`;
 }
 
 // Between are the two points in time of a period of one's own.
@@ -91,7 +88,8 @@ export function Between() {
   return query.range === 'custom' && html`<${TimeFilter} name="since" label="Since" /><${TimeFilter} name="until" label="Until" />`;
 }
 
-export const rangeOf = ({ range, since, until }) => (range === 'custom' ? { since, until } : { since: rangeStart(range) });
+export const rangeOf = ({ range, since, until }, fallback) => (range === 'custom' ? { since: since ?? rangeStart(fallback), until }
+  : { since: rangeStart(range, fallback) });
 
 export function rangeStart(range, fallback) {
   const [, ms] = ranges[range] ?? ranges[fallback] ?? [];

@@ -25,19 +25,17 @@ export const TimeField = ({ form, name, ...props }) => html`<${Field} form=${for
 export function CheckField({ form, name, label, hint }) {
   form.names.add(name);
   const id = useId();
-  const error = form.errorOf(name);
   return html`<div class="check">
     <input type="checkbox" id=${id} name=${name} checked=${form.values[name]} aria-describedby=${hint ? id + 'h' : undefined}
       onChange=${(e) => form.set(name, e.target.checked)} />
     <div><label for=${id}>${label}</label>${hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
-      <${FieldError} error=${error} /></div>
+      <${FieldError} error=${form.errorOf(name)} /></div>
   </div>`;
 }
 
 // CheckGroup picks some of many values: options are [[value, text, hint?]], form.values[name] is an array.
 export function CheckGroup({ form, name, label, hint, options }) {
   form.names.add(name);
-  const error = form.errorOf(name);
   const chosen = new Set(form.values[name]);
   const toggle = (value) => {
     if (!chosen.delete(value)) chosen.add(value);
@@ -49,6 +47,6 @@ export function CheckGroup({ form, name, label, hint, options }) {
     <div class="choices">${options.map(([value, text, about]) => html`<label key=${value} class="choice">
       <input type="checkbox" checked=${chosen.has(value)} onChange=${() => toggle(value)} />
       <span><bdi>${text}</bdi>${about && html`<span class="hint"> ${about}</span>`}</span></label>`)}</div>
-    <${FieldError} error=${error} />
+    <${FieldError} error=${form.errorOf(name)} />
   </fieldset>`;
 }

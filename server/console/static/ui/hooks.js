@@ -2,12 +2,10 @@
 import { useState, useEffect, useRef, useCallback } from './html.js';
 import { api, isAborted } from '../api.js';
 
-const fresh = { data: undefined, error: null, loading: true };
-
 // useLoad calls load(signal) at first and whenever deps change. Give a component that shows one thing a key with its id, so that
 // it never shows the data of another one.
 export function useLoad(load, deps) {
-  const [state, setState] = useState(fresh);
+  const [state, setState] = useState({ data: undefined, error: null, loading: true });
   const latest = useRef(load);
   latest.current = load;
   const running = useRef(null);
@@ -50,10 +48,7 @@ export function useRepeat(act, ms, deps = []) {
       failures = await latest.current() ? failures + 1 : 0;
       if (!ended) plan();
     };
-    const onVisible = () => {
-      clearTimeout(timer);
-      if (!document.hidden) tick();
-    };
+    const onVisible = () => { clearTimeout(timer); tick(); };
     plan();
     document.addEventListener('visibilitychange', onVisible);
     return () => {
@@ -106,7 +101,6 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
       setArrived(hold ? fresh : nothing);
       setMore((m) => ({ ...m, rows: m.rows.filter((r) => page.has_more || now.has(id(r))).map((r) => now.get(id(r)) ?? r) }));
       if (!hold) show(fresh);
-      return undefined;
     } catch (error) {
       return error;
     }
@@ -129,8 +123,7 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
     document.querySelector('h1')?.focus(); // a list does not move under who has the focus in it
     scrollTo(0, 0);
   };
-  const isFresh = first.data !== undefined;
-  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading,
+  return { rows: first.data !== undefined ? more.rows : undefined, error: first.error, loading: first.loading,
     reload: first.reload, more, loadMore, arrived: arrived.rows.length, showArrived };
 }
 
@@ -138,21 +131,18 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
 export function useAction(act) {
   const [state, setState] = useState({ busy: false, error: null });
   const running = useRef(false);
-  const mounted = useRef(true);
-  useEffect(() => { mounted.current = true; return () => { mounted.current = false; }; }, []);
-  const run = async (...args) => {
+  const run = async () => {
     if (running.current) return;
     running.current = true;
     setState({ busy: true, error: null });
     let error = null;
     try {
-      await act(...args);
+      await act();
     } catch (refused) {
       error = refused;
-    } finally {
-      running.current = false;
-      if (mounted.current) setState({ busy: false, error });
     }
+    running.current = false;
+    setState({ busy: false, error });
   };
-  return { ...state, run, clear: () => setState({ busy: false, error: null }) };
+  return { ...state, run };
 }

@@ -15,7 +15,7 @@ export function html(strings, ...values) {
   if (isPortal && !inPortal.has(strings)) inPortal.set(strings, strings.map(named));
   return create(isPortal ? inPortal.get(strings) : strings, ...values);
 }
-export { h, render, Component, createContext, Fragment, cloneElement } from '../vendor/preact.mjs';
+export { render, Component, createContext } from '../vendor/preact.mjs';
 export { useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useContext, useId } from '../vendor/hooks.mjs';
 
 // breakable is text that breaks after a slash.

@@ -2,7 +2,7 @@
 import { html, named, cx, useState, useRef, useEffect, useId } from './html.js';
 import { Icon } from './icon.js';
 
-export function Menu({ label = 'More', items, trigger, align = 'end' }) {
+export function Menu({ label = 'More', items, trigger }) {
   const [open, setOpen] = useState(false);
   const frame = useRef(null);
   const id = useId();
@@ -36,7 +36,7 @@ export function Menu({ label = 'More', items, trigger, align = 'end' }) {
       aria-haspopup="menu" aria-expanded=${open} aria-controls=${open ? id : undefined}
       aria-label=${trigger ? label : undefined} title=${trigger ? undefined : label} onClick=${() => setOpen(!open)}>
         ${trigger ?? html`<${Icon} name="more" />`}</button>
-    ${open && html`<div class=${cx('menu-items', align)} role="menu" id=${id} aria-label=${label}>
+    ${open && html`<div class="menu-items end" role="menu" id=${id} aria-label=${label}>
       ${items.filter(Boolean).map((item) => html`<${Item} key=${item.text} item=${item} close=${close} />`)}
     </div>`}
   </div>`;

@@ -7,8 +7,8 @@ import { settings } from '../settings.js';
 let entered = false;
 export function announceNextPage() { entered = true; }
 
-// title is text. heading replaces it in the page. crumbs are [[name, href]]. aside is beside the heading, such as a status.
-export function Page({ title, heading, crumbs = [], aside, actions, children }) {
+// title is text. crumbs are [[name, href]]. aside is beside the heading, such as a status.
+export function Page({ title, crumbs = [], aside, actions, children }) {
   const head = useRef(null);
   useEffect(() => { document.title = `${named(title)} · ${settings.name}`; }, [title]);
   useEffect(() => {
@@ -22,7 +22,7 @@ export function Page({ title, heading, crumbs = [], aside, actions, children }) 
           ${crumbs.map(([name, url]) => html`<a key=${url} href=${url}><${Icon} name="left" />${named(name)}</a>`)}
         </nav>`}
         <div class="row">
-          <h1 tabindex="-1" ref=${head} aria-label=${heading ? undefined : named(title)}><bdi>${heading ?? breakable(named(title))}</bdi></h1>
+          <h1 tabindex="-1" ref=${head} aria-label=${named(title)}><bdi>${breakable(named(title))}</bdi></h1>
           ${aside}
         </div>
       </div>
@@ -32,7 +32,6 @@ export function Page({ title, heading, crumbs = [], aside, actions, children }) 
   </div>`;
 }
 
-// Section is a part of a page with a heading.
 export const Section = ({ title, actions, children }) => html`<section class="stack tight section">
   <div class="row spread"><h2>${title}</h2>${actions && html`<div class="row">${actions}</div>`}</div>
   ${children}

@@ -1,11 +1,9 @@
 // Scales of charts: round values for the axes, and local times that fit.
 
-const round = [1, 2, 5];
-
 // niceStep returns the smallest of 1, 2, 5, 10, 20 … that is at least the value.
 function niceStep(value) {
   const size = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return round.map((n) => n * size).find((n) => n >= value) ?? 10 * size;
+  return [1, 2, 5].map((n) => n * size).find((n) => n >= value) ?? 10 * size;
 }
 
 // countTicks returns three to five steps from 0 to at least the value, with little room above it.

@@ -5,15 +5,12 @@ import { Copy } from './copy.js';
 import { confirmLeave } from '../router.js';
 
 // Secret shows value. onDone is called when the user has saved it; children explain how to use it.
-export function Secret({ title, value, done = 'I have saved it', onDone, children }) {
+export function Secret({ title, value, onDone, children }) {
   const [hint, setHint] = useState(false);
   const [copied, setCopied] = useState(false); // then the main button is the other one
   const free = useRef(() => {});
   useEffect(() => {
-    const warn = (event) => event.preventDefault();
-    addEventListener('beforeunload', warn);
-    const undo = confirmLeave(() => { setHint(true); return false; });
-    free.current = () => { removeEventListener('beforeunload', warn); undo(); };
+    free.current = confirmLeave(() => true, () => setHint(true));
     return () => free.current();
   }, []);
   return html`<section class="secret stack tight" aria-label=${title}>
@@ -23,7 +20,7 @@ export function Secret({ title, value, done = 'I have saved it', onDone, childre
       <${Copy} text=${value} label="Copy the secret" kind=${!copied && 'primary'} onCopied=${() => setCopied(true)}>Copy<//></div>
     ${children}
     <div class="row">
-      <button type="button" class=${cx('button', copied && 'primary')} onClick=${() => { free.current(); onDone(); }}>${done}</button>
+      <button type="button" class=${cx('button', copied && 'primary')} onClick=${() => { free.current(); onDone(); }}>I have saved it</button>
       ${hint && html`<span class="warning" role="alert">Save it first: it cannot be shown again.</span>`}
     </div>
   </section>`;

@@ -53,15 +53,7 @@ export function Form({ form, submit, kind = 'primary', cancel, beside = 'Cancel'
   const [goOn, setGoOn] = useState(null);
   const isChanged = useRef(null);
   isChanged.current = () => !free && !close && form.isChanged();
-  useEffect(() => {
-    const warn = (event) => { if (isChanged.current()) event.preventDefault(); };
-    addEventListener('beforeunload', warn);
-    const undo = confirmLeave((leave) => {
-      if (isChanged.current()) setGoOn(() => leave);
-      return !isChanged.current();
-    });
-    return () => { removeEventListener('beforeunload', warn); undo(); };
-  }, []);
+  useEffect(() => confirmLeave(() => isChanged.current(), (leave) => setGoOn(() => leave)), []);
   useEffect(() => { element.current.querySelector('[aria-invalid="true"]')?.focus(); }, [form.error]);
   const send = (event) => {
     event.preventDefault();
@@ -69,8 +61,7 @@ export function Form({ form, submit, kind = 'primary', cancel, beside = 'Cancel'
   };
   const fields = Object.keys(form.error?.fields ?? {});
   const allShown = fields.length > 0 && fields.every((f) => form.names.has(f.split('.')[0]));
-  const stay = () => setGoOn(null);
-  return html`${goOn && html`<${Confirm} title="Leave without saving?" action="Leave" danger onConfirm=${goOn} onClose=${stay}>
+  return html`${goOn && html`<${Confirm} title="Leave without saving?" action="Leave" danger onConfirm=${goOn} onClose=${() => setGoOn(null)}>
       <p>What you typed is lost.</p><//>`}
   <form ref=${element} class="form" onSubmit=${send} novalidate>
     ${children}

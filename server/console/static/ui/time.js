@@ -9,8 +9,8 @@ const moment = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short'
 const day = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
 const units = [['year', 31536e6], ['month', 2592e6], ['day', 864e5], ['hour', 36e5], ['minute', 6e4]];
 
-function ago(value, now = Date.now()) {
-  const ms = new Date(value) - now;
+function ago(value) {
+  const ms = new Date(value) - Date.now();
   for (const [unit, size] of units) {
     if (Math.abs(ms) >= size) return relative.format(Math.trunc(ms / size), unit);
   }
@@ -24,8 +24,8 @@ export const exactTime = (value) => exact.format(new Date(value));
 const shown = new Set();
 setInterval(() => { if (!document.hidden) for (const update of shown) update(); }, 10_000);
 
-// Time shows an RFC 3339 time. form: 'ago' (default), 'exact', 'clock', 'day', or 'log': the clock, with
-// the date unless it is today. none is shown for null.
+// Time shows an RFC 3339 time. form: 'ago' (default), 'exact', 'day', or 'log': the clock, with the date
+// unless it is today. none is shown for null.
 export function Time({ value, form = 'ago', none = '–' }) {
   const [, setTick] = useState(0);
   useEffect(() => {
@@ -35,10 +35,13 @@ export function Time({ value, form = 'ago', none = '–' }) {
     return () => shown.delete(update);
   }, [form]);
   if (!value) return html`<span class="quiet">${none}</span>`;
-  const date = new Date(value);
-  const text = { ago, exact: exactTime, clock: (v) => clock.format(new Date(v)), log, day: (v) => day.format(new Date(v)) }[form](value);
+  const text = { ago, exact: exactTime, log, day: (v) => day.format(new Date(v)) }[form](value);
+  const copyUTC = (event) => {
+    event.clipboardData.setData('text/plain', new Date(value).toISOString());
+    event.preventDefault();
+  };
   return html`<time class="nowrap" datetime=${value} title=${`${exactTime(value)}\n${value.replace('T', ' ').replace('Z', ' UTC')}`}
-    onCopy=${(e) => copyAs(e, date.toISOString())}>${text}</time>`;
+    onCopy=${copyUTC}>${text}</time>`;
 }
 
 // TimeAndAge is "22 Nov 2026, 12:00:00 (2 min. ago)".
@@ -46,20 +49,15 @@ export const TimeAndAge = ({ value }) => html`<${Time} value=${value} form="exac
 
 const log = (value) => (new Date(value).toDateString() === new Date().toDateString() ? clock : moment).format(new Date(value));
 
-function copyAs(event, text) {
-  event.clipboardData.setData('text/plain', text);
-  event.preventDefault();
-}
-
-// Countdown shows the time until a moment, each second: "in 12 s". after is shown when it has come.
-export function Countdown({ value, after = 'now' }) {
+// Countdown shows the time until a moment, each second: "in 12 s".
+export function Countdown({ value }) {
   const [, setTick] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => { if (!document.hidden) setTick((n) => n + 1); }, 1000);
     return () => clearInterval(timer);
   }, []);
   const left = Math.ceil((new Date(value) - Date.now()) / 1000);
-  const text = left <= 0 ? after : left < 60 ? `in ${left} s` : left < 3600 ? `in ${Math.floor(left / 60)} min ${left % 60} s` : ago(value);
+  const text = left <= 0 ? 'now' : left < 60 ? `in ${left} s` : left < 3600 ? `in ${Math.floor(left / 60)} min ${left % 60} s` : ago(value);
   return html`<time class="nowrap" datetime=${value} title=${exactTime(value)}>${text}</time>`;
 }
 

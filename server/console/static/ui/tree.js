@@ -18,10 +18,8 @@ export function blocksOf(pretty) {
   return block();
 }
 
-export const Tree = ({ block }) => html`<${Block} block=${block} isRoot />`;
-
-// Block renders what is inside when it is open.
-function Block({ block: { text, items, end }, isRoot }) {
+// Block renders what is inside when it is open. The root is open at first.
+export function Block({ block: { text, items, end }, isRoot }) {
   const [isOpen, setOpen] = useState(isRoot || items.length <= long);
   return html`<details class="tree" open=${isOpen} onToggle=${(e) => setOpen(e.currentTarget.open)}>
     <summary><${Coloured} text=${text} />${!isOpen && html`<span class="quiet"> ${items.length} … </span><span>${end}</span>`}</summary>

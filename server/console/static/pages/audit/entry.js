@@ -38,7 +38,7 @@ function All({ entry: e, query, back }) {
       ['When', html`<${TimeAndAge} value=${e.at} />`],
       ['Who', html`<span class="row"><bdi>${e.actor.id ? e.actor.name : itself()}</bdi>
         <a class="small" href=${only('actor', e.actor.id ?? 'system')}>Only these changes</a></span>`],
-      e.actor.id && ['Their id', html`<${Id} value=${e.actor.id} href=${actorHref(e.actor)} />`],
+      e.actor.id && ['Their id', html`<${Id} value=${e.actor.id} href=${hrefOf(e.actor)} />`],
       ['Target', e.target.id ? html`<span class="row"><${Id} value=${e.target.id} href=${hrefOf(e.target)} />
         <a class="small" href=${only('target', e.target.id)}>Its history</a></span>` : e.target.type],
       ['From', e.ip ? html`<${Id} value=${e.ip} />` : itself()],
@@ -53,8 +53,6 @@ function All({ entry: e, query, back }) {
         : html`<span class="row"><s><${Value} name=${name} value=${before} /></s><span class="hidden-label">became</span>
           <${Icon} name="right" /><${Value} name=${name} value=${after} /></span>`])} />`}`;
 }
-
-const actorHref = ({ type, id }) => (type === 'api_key' ? hrefOf({ type, id }) : type === 'user' ? hrefOf({ type: 'user', id }) : undefined);
 
 // changesOf returns [name, before, after]: before is undefined unless the entry has a field previous_….
 function changesOf(details) {

@@ -90,7 +90,6 @@ export function hrefOf({ type, id }) {
       return isOperator() && id ? href(paths[type](id)) : undefined;
     case 'event_type': return isOperator() ? href(paths.eventType(id)) : undefined;
     case 'queue': case 'clock': case 'backup': return isOperator() ? href(paths.system) : undefined;
-    default: return undefined;
   }
 }
 

@@ -50,7 +50,6 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   const [query, setQuery] = useQuery();
   const isOpen = (query.open ?? first) === r.subscription_id && r.attempts > 0;
   const isWell = r.verdict === 'delivered';
-  const attempts = html`<${Attempts} reason=${r} event=${event} isLive=${isLive} />`;
   const isBare = isOnly && r.attempts === 1; // the attempt shows without a click
   const turn = () => setQuery({ open: isOpen ? 'none' : r.subscription_id, attempt: null }, inPlace);
   const toggle = r.attempts > 0 && can('webhooks:read') && !isBare && html`<button type="button" class="plain link accent toggle"
@@ -67,7 +66,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
     </div>
     ${!isWell && html`<p class="quiet"><${Detail} reason=${r} hint=${!isOpen && !isBare && mendOf(r)} /></p>
       <div class="row">${mend}${again}${toggle}</div>`}
-    ${(isOpen || isBare) && can('webhooks:read') && attempts}
+    ${(isOpen || isBare) && can('webhooks:read') && html`<${Attempts} reason=${r} event=${event} isLive=${isLive} />`}
   </li>`;
 }
 
@@ -145,4 +144,3 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
       <p class="quiet"><${Detail} reason=${r} /></p></li>`)}</ul>`}
   </details>`;
 }
-

@@ -1,6 +1,7 @@
 // The answer in one line: "Delivered to 3 of 4 subscriptions; 1 waits for its next attempt in 12 s."
 import { html, named } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
+import { groupBy } from '../../ui/group.js';
 import { Countdown, WithTimes, count } from '../../ui/time.js';
 import { wordsOf } from '../subscription/mend.js';
 import { outcomes, verdicts } from './verdicts.js';
@@ -8,7 +9,7 @@ import { outcomes, verdicts } from './verdicts.js';
 export function Summary({ event, reasons }) {
   const all = outcomes(event, reasons.rows);
   if (all.length === 0) return html`<${Nowhere} reasons=${reasons} />`;
-  const groups = group(all);
+  const groups = groupBy(all, (outcome) => outcome.verdict);
   const delivered = groups.get('delivered')?.length ?? 0;
   const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
   if (only) return html`<${Bar} tone="success"><p class="summary strong"><${WithTimes} text=${only.detail} /></p><//>`;
@@ -19,12 +20,6 @@ export function Summary({ event, reasons }) {
     ${delivered > 0 && html`${deliveredTo(delivered, all.length)}${rest.length > 0 && '; '}`}
     ${delivered === 0 && all.length > 1 && html`Not delivered yet to any of ${count(all.length, 'subscription')}; `}${clauses}.
   </p><//>`;
-}
-
-function group(all) {
-  const groups = new Map();
-  for (const o of all) groups.set(o.verdict, [...(groups.get(o.verdict) ?? []), o]);
-  return groups;
 }
 
 function deliveredTo(n, all) {

@@ -3,6 +3,7 @@ import { html, useState } from '../../ui/html.js';
 import { FieldError } from '../../ui/form.js';
 import { Icon } from '../../ui/icon.js';
 import { Tag } from '../../ui/badge.js';
+import { groupBy } from '../../ui/group.js';
 import { count } from '../../ui/time.js';
 
 export const words = (text = '') => text.split(/[\s,;"'[\]{}]+/).filter(Boolean);
@@ -12,10 +13,8 @@ const actionOf = (key) => key.slice(resourceOf(key).length + 1) || key;
 
 // byResource returns [[resource, [permission, …]], …]: read and write first.
 function byResource(keys) {
-  const groups = new Map();
   const rank = (key) => resourceOf(key) + ({ read: ' 0', write: ' 1' }[actionOf(key)] ?? actionOf(key));
-  for (const key of [...keys].sort((a, b) => (rank(a) < rank(b) ? -1 : 1))) groups.set(resourceOf(key), [...groups.get(resourceOf(key)) ?? [], key]);
-  return [...groups];
+  return [...groupBy([...keys].sort((a, b) => (rank(a) < rank(b) ? -1 : 1)), resourceOf)];
 }
 
 export const Scope = ({ scope }) => html`<span class="tags wrap">${byResource(words(scope)).flatMap(([, keys]) =>

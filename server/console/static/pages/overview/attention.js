@@ -8,7 +8,7 @@ import { Address, Badge, subscriptionStatus } from '../../ui/badge.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Time, count, number } from '../../ui/time.js';
 import { href } from '../../router.js';
-import { canSwitch, isOperator, session, useSession } from '../../session.js';
+import { actingIn, canSwitch, isOperator, useSession } from '../../session.js';
 import { needsAttention, paths } from '../../paths.js';
 import { mendOf, wordsOf } from '../subscription/mend.js';
 
@@ -26,7 +26,7 @@ export function Attention({ state, all }) {
     ${bars}
     ${problems.length > 0 && html`<${Table} label="Problems" list=${{ rows: problems.slice(0, shown) }}
       columns=${columnsOf(all)}
-      href=${(s) => (mayAct(s, all) ? href(paths.subscription(s.id), all ? { org: actingIn(s) } : {}) : undefined)} />`}
+      href=${(s) => (mayAct(s, all) ? href(paths.subscription(s.id), all ? { org: actingIn(s.organization_id) } : {}) : undefined)} />`}
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
     ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} total=${state.count} all=${all} />`}
   <//>`;
@@ -37,9 +37,7 @@ const Others = ({ n, total, all }) => html`<p class="row small">
   <span class="quiet">${count(n, 'more subscription needs', 'more subscriptions need')} attention.</span>
   <a href=${href(paths.subscriptions, { status: needsAttention, in: all ? 'all' : '' })}>Show all ${number(total)}</a></p>`;
 
-const actingIn = ({ organization_id }) => (organization_id === session.get().home.organization.id ? '' : organization_id);
-
-const mayAct = (s, all) => !all || actingIn(s) === '' || canSwitch();
+const mayAct = (s, all) => !all || actingIn(s.organization_id) === '' || canSwitch();
 
 const Name = ({ subscription: s }) => html`<bdi class="strong" title=${s.organization_name}>${s.organization_name}</bdi>`;
 

@@ -5,13 +5,12 @@ import { Icon } from '../../ui/icon.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Form, useForm } from '../../ui/form.js';
 import { Secret } from '../../ui/secret.js';
-import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, navigate } from '../../router.js';
 import { settings } from '../../settings.js';
 import { can, linkTo, session } from '../../session.js';
 import { paths } from '../../paths.js';
-import { AddressField, bodyOf, empty } from '../subscription/fields.js';
+import { AddressField, bodyOf, empty, useEventTypes } from '../subscription/fields.js';
 import { Programs } from '../subscription/programs.js';
 import { SendTest, bodyOf as bodyOfTest } from '../subscription/test.js';
 
@@ -69,14 +68,13 @@ function AddEndpoint({ onMade }) {
     <${AddressField} form=${form} /><//>`;
 }
 
-// Test sends a test, and goes to the answer.
 function Test({ kind, subscription }) {
-  const { data } = useLoad((signal) => api.get('/event-types/', { signal }), []);
+  const types = useEventTypes().filter((t) => t.example);
   const [asking, setAsking] = useState(false);
   const send = async (type) => {
     const attempt = await api.post(`/webhooks/subscriptions/${subscription.id}/test/`, bodyOfTest(type));
     navigate(paths.subscription(subscription.id), { attempt: attempt.id });
   };
   return html`<${Button} kind=${kind} icon="send" onClick=${() => setAsking(true)}>Send test…<//>
-    ${asking && html`<${SendTest} ...${{ subscription, send }} types=${(data?.data ?? []).filter((t) => t.example)} onClose=${() => setAsking(false)} />`}`;
+    ${asking && html`<${SendTest} ...${{ subscription, types, send }} onClose=${() => setAsking(false)} />`}`;
 }

@@ -3,7 +3,7 @@ import { html, cx, useEffect, useMemo, useRef } from '../../ui/html.js';
 import { Chart } from '../../ui/chart.js';
 import { Table } from '../../ui/table.js';
 import { Badge } from '../../ui/badge.js';
-import { Filters, Between, Choice, TextFilter, Segments, rangeStart, NoneLike } from '../../ui/filters.js';
+import { Filters, Between, Choice, TextFilter, Segments, rangeOf, NoneLike } from '../../ui/filters.js';
 import { Button } from '../../ui/button.js';
 import { Empty, ErrorBar } from '../../ui/state.js';
 import { Time, duration } from '../../ui/time.js';
@@ -17,19 +17,15 @@ import { classOf } from './mend.js';
 
 // With the step in seconds.
 const periods = [['1h', '1 h', 60], ['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]];
-const usual = '7d';
+const usual = '7d'; // the period of the chart and the list
 const outcomes = [['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']];
 const filters = ['outcome', 'type', 'event', 'range'];
-
-// periodOf is the one period of the chart and the list.
-const periodOf = ({ range, since, until }) => (range === 'custom' ? { since: since ?? rangeStart(usual), until }
-  : { since: rangeStart(range, usual) });
 
 export function Activity({ subscription, sent, actions, changed }) {
   const [query] = useQuery();
   const types = useEventTypes();
   const { outcome, type, event, attempt } = query;
-  const period = useMemo(() => periodOf(query), [query.range, query.since, query.until]);
+  const period = useMemo(() => rangeOf(query, usual), [query.range, query.since, query.until]);
   const list = useList(`/webhooks/subscriptions/${subscription.id}/deliveries/`,
     { outcome, event_type: type, event_id: event, ...period }, { poll: 5000 });
   const before = useRef(sent);
@@ -60,7 +56,7 @@ function History({ subscription: { id } }) {
   const range = query.range === 'custom' || periods.some(([value]) => value === query.range) ? query.range : usual;
   const [, , step] = periods.find(([value]) => value === range) ?? [];
   const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', {
-    signal, query: { subscription_id: id, step, ...periodOf(query) },
+    signal, query: { subscription_id: id, step, ...rangeOf(query, usual) },
   }), [id, range, query.since, query.until], 15_000);
   const choice = html`<${Segments} name="range" label="Period" none=${usual} value=${range}
     items=${[...periods, ['custom', 'From … to']]} />`;

@@ -21,8 +21,7 @@ export function Recover({ subscription, onDone, onClose }) {
     const done = await api.post(path, { ...chosen, since: data.since });
     await onDone?.();
     const all = done.deliveries + done.pending;
-    const isHeld = done.blocked_by === 'queue_held';
-    if (isHeld) return `Recovered. ${count(all, 'event waits', 'events wait')} until sending goes on.`;
+    if (done.blocked_by === 'queue_held') return `Recovered. ${count(all, 'event waits', 'events wait')} until sending goes on.`;
     return all ? `Recovered. ${count(all, 'event is', 'events are')} sent.` : 'Recovered. No event was missing.';
   };
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}

@@ -5,7 +5,7 @@ import { Form, SelectField, useForm } from '../../ui/form.js';
 import { Code } from '../../ui/code.js';
 
 // usual is the type of a test without an example.
-export const usual = 'webhook_test';
+const usual = 'webhook_test';
 
 // bodyOf is the body of a request that sends a test of a type.
 export const bodyOf = (type = usual) => (type === usual ? {} : { event_type: type });
