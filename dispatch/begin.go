@@ -94,8 +94,7 @@ func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
 	return batch
 }
 
-// lead returns how early attempts of lanes with a rate limit are begun: by two Begins, because another one may run when their turn
-// comes.
+// lead returns how early attempts of lanes with a rate limit are begun: by two Begins, because another one may run when their turn comes.
 func (b *beginState) lead() time.Duration { return min(2*b.took, maxBeginLead) }
 
 // finishBegin takes the rows of the attempts. A row of 0 means that the store refused the attempt.
@@ -204,8 +203,7 @@ type endCounter struct {
 	current, last int
 }
 
-// recent returns how many requests ended in this period and the last one. About as many slots become free soon. A lane that
-// hangs has none.
+// recent returns how many requests ended in this period and the last one. About as many slots become free soon. A lane that hangs has none.
 func (c *endCounter) recent(now time.Time, begin time.Duration) int {
 	c.advance(now, begin)
 	return c.current + c.last

@@ -138,8 +138,7 @@ type laneMemory struct {
 	averageJob int // moving average of the weight of a job
 }
 
-// recentResults tell how the last requests of a lane ended. The store learns this later, and updates the health later
-// still.
+// recentResults tell how the last requests of a lane ended. The store learns this later, and updates the health later still.
 type recentResults struct {
 	failureStreak     int // failures since the last success
 	unsettledFailures int // failures whose attempts are not settled
@@ -161,8 +160,7 @@ func (l *lane) requests() int { return l.stages[sending] + l.tests.running }
 
 func (t *laneTests) any() bool { return len(t.waiting)+t.running > 0 }
 
-// isFailing reports whether the lane gets one probe at a time: its subscription is failing, or it is disabled and its probe
-// is due.
+// isFailing reports whether the lane gets one probe at a time: its subscription is failing, or it is disabled and its probe is due.
 func (l *lane) isFailing() bool { return l.gate.Status == webhook.Failing || l.probesDisabled() }
 
 func (l *lane) probesDisabled() bool { return l.gate.Status == webhook.Disabled && l.sends }

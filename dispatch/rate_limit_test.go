@@ -147,7 +147,8 @@ func TestRateLimitBacklog(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			got := x.requests("free.example")
-			if len(got) != 8*(n+1) || got[len(got)-1].at.Sub(begin) > 10*time.Millisecond {
+			// Rarely, a delivery finds no memory. Then it is read again when another one has ended, or 100 ms later.
+			if len(got) != 8*(n+1) || got[len(got)-2].at.Sub(begin) > 10*time.Millisecond || got[len(got)-1].at.Sub(begin) > 100*time.Millisecond {
 				t.Fatalf("%d requests after %d events, the last after %s", len(got), 8*(n+1), got[len(got)-1].at.Sub(begin))
 			}
 		}

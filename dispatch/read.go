@@ -59,11 +59,11 @@ func (w *worker) runRead(r *laneRead) (err error) {
 	} else {
 		r.jobs, err = w.store.PendingJobs(w.readCtx, r.subscription, 0, r.limit, r.inMemory)
 	}
-	if n := len(r.jobs); err == nil && !r.ordered && n == r.limit && r.jobs[n-1].DueAt > r.now {
-		var late []webhook.Job // which these may hide for ever; see isDue
-		if late, err = w.store.PendingJobs(w.readCtx, r.subscription, max(r.latest, r.jobs[n-1].DueAt), n, r.inMemory); len(late) > 0 {
-			r.jobs = append(late, r.jobs[:n-len(late)]...)
-		}
+	later := slices.IndexFunc(r.jobs, func(j webhook.Job) bool { return j.DueAt > r.now })
+	if n := len(r.jobs); err == nil && !r.ordered && later >= 0 && n == r.limit { // those may hide impossible ones for ever; see isDue
+		var late []webhook.Job
+		late, err = w.store.PendingJobs(w.readCtx, r.subscription, max(r.latest, r.jobs[n-1].DueAt), n-later, r.inMemory)
+		r.jobs = slices.Insert(r.jobs[:n-len(late)], later, late...)
 	}
 	return err
 }
@@ -136,8 +136,7 @@ func (s *scheduler) useTarget(m *laneRead) {
 	s.recheckBegun(l)
 }
 
-// addToHead adds the jobs of a read to the head. It skips those that are not due, already in memory, or settled during
-// the read.
+// addToHead adds the jobs of a read to the head. It skips those that are not due, already in memory, or settled during the read.
 func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, settled map[int64]struct{}) {
 	before := l.stages[queued]
 	for _, j := range jobs {
@@ -206,8 +205,7 @@ func (s *scheduler) queueRead(l *lane) {
 	}
 }
 
-// readNext starts the reads of the lanes in turn. From time to time it lists all pending deliveries, to find those that
-// nobody reported.
+// readNext starts the reads of the lanes in turn. From time to time it lists all pending deliveries, to find those that nobody reported.
 func (s *scheduler) readNext() {
 	if s.stopping {
 		return
@@ -275,8 +273,7 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	}
 }
 
-// noteChanges makes the lanes of the subscriptions read them again before they send anything more. No subscription means
-// all.
+// noteChanges makes the lanes of the subscriptions read them again before they send anything more. No subscription means all.
 func (s *scheduler) noteChanges(subscriptions []int64) {
 	if len(subscriptions) == 0 {
 		for _, l := range s.lanes.of {

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -350,32 +352,39 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// TestClockSetBackBehindRetries has such deliveries wait behind more retries than one read takes.
+// TestClockSetBackBehindRetries has such deliveries wait behind more retries than one read takes. What is due is sent before them.
 func TestClockSetBackBehindRetries(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		x := stoppedFixture(t, nil, dispatch.Options{})
-		x.subscribe(t, "a.example", respond(200))
-		events := x.publish(t, 60)
+		x.subscribe(t, "a.example", respondAfter(100*time.Millisecond, respond(200)))
+		events := x.publish(t, 64)
 		year := (365 * 24 * time.Hour).Milliseconds()
 		if err := x.Store.File.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) error {
-			return tx.Exec("UPDATE deliveries SET due_at = due_at + iif(id % 3 = 0, ?, 500000 + 1000 * (id % 60))", year)
+			return tx.Exec(`
+				UPDATE deliveries SET due_at = due_at + CASE WHEN nth % 16 = 0 THEN 0 WHEN nth % 2 = 0 THEN ? ELSE 500000 END
+				FROM (SELECT id AS of, row_number() OVER (ORDER BY id) - 1 AS nth FROM deliveries) WHERE of = id`, year)
 		}); err != nil {
 			t.Fatal(err)
 		}
-		x.connect(t, x.Store, nil, dispatch.Options{RetryMax: 10 * time.Minute})
+		x.connect(t, x.Store, nil, dispatch.Options{RetryMax: 10 * time.Minute, PerSubscription: 1})
 		x.run(t)
-		time.Sleep(510 * time.Second)
-		sent := map[string]bool{}
+		time.Sleep(400 * time.Second)
+		var sent []string
 		for _, q := range x.requests("a.example") {
-			sent[q.header.Get("Webhook-Id")] = true
+			sent = append(sent, q.header.Get("Webhook-Id"))
 		}
-		for i := 2; i < len(events); i += 3 {
-			if !sent[events[i]] {
-				t.Errorf("event %d of %d was not sent", i+1, len(events))
+		var due, late []string
+		for i, id := range events {
+			if i%16 == 0 {
+				due = append(due, id)
+			} else if i%2 == 0 {
+				late = append(late, id)
 			}
 		}
-		if len(sent) > 30 {
-			t.Errorf("%d were sent, also before their time", len(sent))
+		if d := cmp.Diff(append(due, late...), sent); d != "" {
+			t.Errorf("sent, in this order (-want +got):\n%s", d)
 		}
+		time.Sleep(200 * time.Second)
+		checkDeliveredOnce(t, x, "a.example", len(events))
 	})
 }

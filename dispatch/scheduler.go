@@ -79,8 +79,7 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	return s
 }
 
-// run works until ctx has ended and every attempt is settled. It interrupts attempts that still run after the grace
-// period.
+// run works until ctx has ended and every attempt is settled. It interrupts attempts that still run after the grace period.
 func (s *scheduler) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

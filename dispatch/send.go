@@ -99,8 +99,7 @@ func (s *scheduler) noteFailedRecord(a *attempt, err error) {
 	}
 }
 
-// settle ends an attempt whose result is recorded, and updates the lane with the new state of the delivery and of the
-// health.
+// settle ends an attempt whose result is recorded, and updates the lane with the new state of the delivery and of the health.
 func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	l := a.lane
 	s.lanes.move(a, settled)

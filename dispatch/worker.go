@@ -103,8 +103,7 @@ func retryWrite(ctx context.Context, write func() error) error {
 	}
 }
 
-// release deletes the records of attempts that were begun but not sent. Until then their deliveries are not queued
-// again.
+// release deletes the records of attempts that were begun but not sent. Until then their deliveries are not queued again.
 func (w *worker) release(attempts []attemptKey, rows []int64) {
 	w.running.Go(func() {
 		// If this never succeeds, the records stay, like those of attempts that are interrupted.
@@ -119,12 +118,10 @@ func (w *worker) release(attempts []attemptKey, rows []int64) {
 	})
 }
 
-// jitter is the largest random change of a delay, as a part of it. It spreads retries of deliveries that failed
-// together.
+// jitter is the largest random change of a delay, as a part of it. It spreads retries of deliveries that failed together.
 const jitter = 0.2
 
-// Backoff computes the delay after consecutive failures: first Base, then each delay is Factor times the last, and
-// never more than Max.
+// Backoff computes the delay after consecutive failures: first Base, then each delay is Factor times the last, and never more than Max.
 type Backoff struct {
 	Base   time.Duration
 	Factor float64 // at least 1

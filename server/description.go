@@ -24,8 +24,7 @@ var openAPI []byte
 // description are the endpoints that serve the description of the API. Each document is made at the first request for it.
 type description struct{ yaml, json func() (console.File, error) }
 
-// newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the
-// description.
+// newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the description.
 func newDescription(base string) description {
 	text := sync.OnceValues(func() ([]byte, error) { return complete(openAPI, base) })
 	return description{

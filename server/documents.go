@@ -119,8 +119,7 @@ func matchesETag(lists []string, tag string) bool {
 	return false
 }
 
-// isConsole reports whether the files of the console have this path. The API serves the paths of sign-in with an identity
-// provider.
+// isConsole reports whether the files of the console have this path. The API serves the paths of sign-in with an identity provider.
 func isConsole(path string) bool {
 	return path+"/" == console.Path || strings.HasPrefix(path, console.Path) && !strings.HasPrefix(path, console.Path+"oidc/")
 }

@@ -165,8 +165,7 @@ func (s *Server) readCredential(c *call) {
 	}
 }
 
-// admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
-// again.
+// admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try again.
 func (s *Server) admit(c *call) error {
 	err := s.checker.Check(c.Request.Context(), &c.run)
 	if c.run.Authenticated {

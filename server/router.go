@@ -26,8 +26,7 @@ var methods = []string{
 
 var inTree = strings.NewReplacer("{", ":", "}", "") // a path of the table, as httprouter writes it
 
-// fill fills an empty router from the table, with and without the last slash of each path. A route without a handler is not
-// served.
+// fill fills an empty router from the table, with and without the last slash of each path. A route without a handler is not served.
 func (r *router) fill(table []route) {
 	r.routes = slices.DeleteFunc(table, func(rt route) bool { return rt.handle == nil })
 	r.tree, r.fixed = httprouter.New(), map[string][]string{}

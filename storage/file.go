@@ -17,8 +17,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
-// The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
-// do.
+// The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to do.
 var (
 	ErrInUse       = ownership.ErrInUse
 	ErrNewerSchema = sqlite.ErrNewerSchema

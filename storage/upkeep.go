@@ -114,8 +114,7 @@ func (s *Store) saveClock(ctx context.Context) error {
 	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Save(t, clockName, state) })
 }
 
-// AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
-// trusted.
+// AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is trusted.
 func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		state := s.Clock()

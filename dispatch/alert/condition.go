@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -52,9 +51,13 @@ func (c *condition) begins() bool {
 	return c.active && (c.absentSince.IsZero() || c.absentSince.Sub(c.since) >= settleTime)
 }
 
+// clockJump is a jump to tell. A machine that is off every night makes smaller ones until its clock is trusted; see clock.State.
+const clockJump = 7 * 24 * time.Hour
+
 // conditions returns the conditions, the causes before their consequences.
 func (o *Options) conditions() []*condition {
 	doctor := "`" + o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}) + "`"
+	jumped := false
 	list := []*condition{
 		{kind: WritesRefused, begun: "the database refuses writes", ended: "the database takes writes again",
 			mend: "Run " + doctor + " on the machine of the server. Until then, Keyhook accepts no events and sends no deliveries.",
@@ -80,11 +83,12 @@ func (o *Options) conditions() []*condition {
 				n := o.Deliveries.Unsaved()
 				return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
 			}},
-		{kind: ClockJumped, begun: "the clock of the server has jumped by a day or more", ended: "the clock of the server is trusted again",
-			mend: "Set a wrong clock right before that time. Then Keyhook trusts the clock, and deletes what is too old by it.",
+		{kind: ClockJumped, begun: "the clock of the server has jumped by a week or more", ended: "the clock of the server is trusted again",
+			mend: "If the clock is wrong, set it right before that time: at that time, Keyhook deletes what is too old by it.",
 			check: func(context.Context) (string, bool) {
 				s := o.Store.Clock()
-				return strings.TrimSuffix(s.Warning(), "."), s.Jump().Abs() >= clock.Steady
+				jumped = !s.Trusted() && (jumped || s.Jump().Abs() >= clockJump)
+				return strings.TrimSuffix(s.Warning(), "."), jumped
 			}},
 	}
 	if c := o.Certificate; c != nil && len(c.Certificates) > 0 && c.Certificates[0].Leaf != nil {

@@ -37,7 +37,7 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 		},
 		"a clock that has jumped by months": {
 			conditions{free: 1 << 40, clock: clock.State{Seen: 1e10, Doubt: &clock.Doubt{}}},
-			[]string{"the clock of the server has jumped by a day or more", "2777.8 hours ahead", "deleting starts again at 1970-04-27T17:46:40Z.", "Set a wrong clock right"},
+			[]string{"the clock of the server has jumped by a week or more", "2777.8 hours ahead", "deleting starts again at 1970-04-27T17:46:40Z.", "If the clock is wrong, set it right before that time"},
 			[]string{"the clock of the server is trusted again"},
 		},
 	} {
@@ -63,11 +63,20 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	}
 }
 
-func TestAJumpOfHoursIsNotTold(t *testing.T) {
+// TestASmallJumpIsNotTold has the jumps of a machine that is off for some nights, and then a large one that is corrected in part.
+func TestASmallJumpIsNotTold(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
-		hours := 23 * time.Hour.Milliseconds() // a machine that is off every night
-		x.set(conditions{free: 1 << 40, clock: clock.State{Seen: hours, Doubt: &clock.Doubt{}}})
+		jump := func(days int64) {
+			x.set(conditions{free: 1 << 40, clock: clock.State{Seen: days * 24 * time.Hour.Milliseconds(), Doubt: &clock.Doubt{}}})
+		}
+		jump(6)
 		x.none(t, long)
+		jump(-8)
+		x.one(t, 20*time.Second, "192.0 hours back")
+		jump(1)
+		x.none(t, long)
+		x.set(healthy)
+		x.one(t, 20*time.Minute, "the clock of the server is trusted again")
 	})
 }
 

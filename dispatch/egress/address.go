@@ -105,8 +105,7 @@ func unmapPrefix(n netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-mapped)
 }
 
-// Networks whose IPv6 addresses contain an IPv4 address. IPv4-mapped addresses are not listed, because Unmap handles
-// them.
+// Networks whose IPv6 addresses contain an IPv4 address. IPv4-mapped addresses are not listed, because Unmap handles them.
 var (
 	compatible = netip.MustParsePrefix("::/96")           // RFC 4291, section 2.5.5.1
 	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765

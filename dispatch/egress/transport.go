@@ -92,8 +92,7 @@ func (o Options) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: o.Policy.checkDial}
 }
 
-// checkDial checks each address of a name right before the connection is made. It refuses an address that it cannot
-// parse.
+// checkDial checks each address of a name right before the connection is made. It refuses an address that it cannot parse.
 func (p Policy) checkDial(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%w: network %s", ErrBlocked, network)

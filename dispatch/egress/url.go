@@ -29,8 +29,7 @@ const (
 	CodeAddressNotAllowed  = "address_not_allowed"
 )
 
-// URLError says what is wrong with a URL. Both parts are safe to show to its author. They repeat at most an address or
-// a port of the URL.
+// URLError says what is wrong with a URL. Both parts are safe to show to its author. They repeat at most an address or a port of the URL.
 type URLError struct {
 	Code    string // stable, snake_case
 	Message string // one sentence: what to do
@@ -107,8 +106,7 @@ func (p Policy) checkParts(u *url.URL, raw string) error {
 	return nil
 }
 
-// validPort reports whether the port is missing or in its only valid form. url.Parse also accepts "", "0443" and
-// "99999".
+// validPort reports whether the port is missing or in its only valid form. url.Parse also accepts "", "0443" and "99999".
 func validPort(u *url.URL) bool {
 	port := u.Port()
 	if port == "" {

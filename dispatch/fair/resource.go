@@ -43,8 +43,7 @@ func (r *Resource[W]) Charge(a *Account[W], n int) {
 	}
 }
 
-// Wait makes a waiter wait for its turn. If it waits already, it keeps its turn. When the turn comes, the waiter may not need it
-// any more.
+// Wait makes a waiter wait for its turn. If it waits already, it keeps its turn. When the turn comes, the waiter may not need it any more.
 func (r *Resource[W]) Wait(a *Account[W], t *Turn[W], waiter W) {
 	if t.waits {
 		return

@@ -20,8 +20,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// ErrInterrupted is the cause with which the context of Send ends at a stop of the server. The attempt is then interrupted, not
-// failed.
+// ErrInterrupted is the cause with which the context of Send ends at a stop of the server. The attempt is then interrupted, not failed.
 var ErrInterrupted = errors.New("interrupted by a stop of the server")
 
 // Options configure a Sender. It needs all of them.

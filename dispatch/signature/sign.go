@@ -14,8 +14,7 @@ import (
 // allocates nothing. It is safe for concurrent use. Use NewSigner.
 type Signer struct{ hex, standard macPool }
 
-// NewSigner returns a signer for a secret of "whsec_" and padded base64, or for a text without "whsec_". Any other secret is
-// ErrSecret.
+// NewSigner returns a signer for a secret of "whsec_" and padded base64, or for a text without "whsec_". Any other secret is ErrSecret.
 func NewSigner(secret string) (*Signer, error) {
 	key, err := standardKey(secret)
 	if err != nil {
@@ -68,8 +67,7 @@ func (p *macPool) put(m *mac) {
 	p.free = append(p.free, m)
 }
 
-// mac is an HMAC state with buffers for the head of the message and for the sum. Otherwise each of them would escape to
-// the heap.
+// mac is an HMAC state with buffers for the head of the message and for the sum. Otherwise each of them would escape to the heap.
 type mac struct {
 	hash.Hash
 	scratch [128]byte

@@ -21,8 +21,7 @@ import (
 	"strings"
 )
 
-// Errors of this package wrap one of these, for errors.Is. Their text says more. It never contains a secret or the
-// correct signature.
+// Errors of this package wrap one of these, for errors.Is. Their text says more. It never contains a secret or the correct signature.
 var (
 	ErrSecret    = errors.New("the secret cannot be used")
 	ErrMissing   = errors.New("a signature header is missing")

@@ -310,7 +310,7 @@ func TestManyAuditEvents(t *testing.T) {
 		t.Fatal(r.text)
 	}
 	before := f.state(t)
-	if r := f.apply(t, document(150)); r.status != 422 || r.Code != "too_many_changes" || !strings.Contains(r.text, "20000 rows") {
+	if r := f.apply(t, document(150)); r.status != 422 || r.Code != "too_many_changes" || !strings.Contains(r.text, "more than 20000 deliveries") {
 		t.Errorf("%d: %.2000s", r.status, r.text)
 	}
 	if d := cmp.Diff(before, f.state(t)); d != "" {

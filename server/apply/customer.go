@@ -124,8 +124,7 @@ func compareSubscription(i *item, given webhook.SubscriptionChange, before webho
 	return c
 }
 
-// compareHeaders compares the names of the headers, because nobody sees their values. Another host gets the headers only with their
-// values.
+// compareHeaders compares the names of the headers, because nobody sees their values. Another host gets the headers only with their values.
 func compareHeaders(i *item, c *webhook.SubscriptionChange, given *[]webhook.Header, before webhook.Subscription) {
 	var names *[]string
 	if given != nil {

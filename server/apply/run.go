@@ -97,13 +97,13 @@ func (r *run) findUnchanged(ctx context.Context) error {
 		return errTooManyChanges
 	}
 	if r.moved > maxRows {
-		return fault.New(fault.Invalid, "too_many_changes",
+		return fault.New(fault.Invalid, access.CodeTooManyChanges,
 			"The changes of subscriptions in the document move %d pending deliveries, and one request may move %d; nothing was changed. Apply it in parts.", r.moved, maxRows)
 	}
 	return nil
 }
 
-var errTooManyChanges = fault.New(fault.Invalid, "too_many_changes",
+var errTooManyChanges = fault.New(fault.Invalid, access.CodeTooManyChanges,
 	"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges)
 
 // isDone reports whether there is nothing to change, after findUnchanged. Then nobody has to wait for a write.
@@ -198,7 +198,7 @@ func (r *run) makeOne(k kind, f *form.Form) error {
 // note turns a fault about an object into problems with its path, and returns any other error.
 func (r *run) note(path string, err error) error {
 	refused, isFault := fault.As(err)
-	if !isFault || !isRefusal(refused.Kind) || refused.Code == errTooManyChanges.Code {
+	if !isFault || !isRefusal(refused.Kind) || refused.Code == access.CodeTooManyChanges {
 		return err
 	}
 	r.denied = r.denied || refused.Code == access.CodeDenied

@@ -326,8 +326,7 @@ func (c *Run) namedOrganization() string {
 	return ""
 }
 
-// organization has the principal act in the named organization. For a principal that may not act in others, they do not
-// exist.
+// organization has the principal act in the named organization. For a principal that may not act in others, they do not exist.
 func (k *Checker) organization(ctx context.Context, c *Run) error {
 	named := c.namedOrganization()
 	switch {

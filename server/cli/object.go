@@ -113,8 +113,7 @@ func parseObjects(list []json.RawMessage) (objects []object, err error) {
 	return objects, nil
 }
 
-// textOf returns a value as text: a string as it is, the strings of a list with spaces between them, and any other value as
-// JSON.
+// textOf returns a value as text: a string as it is, the strings of a list with spaces between them, and any other value as JSON.
 func textOf(value json.RawMessage) string {
 	var text string
 	var list []string

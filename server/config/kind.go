@@ -192,8 +192,7 @@ func items[T any](label, example string, most int, mend string, read func(string
 // urlStart begins a service URL in a list. A comma alone does not separate two URLs, because a URL may contain one.
 var urlStart = regexp.MustCompile(`,\s*([a-z][a-z0-9+]*://)`)
 
-// serviceURLs takes URLs of services for alerts, separated by spaces, line breaks, or commas before a scheme. The error has
-// each wrong URL.
+// serviceURLs takes URLs of services for alerts, separated by spaces, line breaks, or commas before a scheme. The error has each wrong URL.
 var serviceURLs = kind{label: secretLabel, separator: "\n", parse: func(s string) (any, error) {
 	var urls []redact.Text
 	for item := range strings.FieldsSeq(urlStart.ReplaceAllString(s, " $1")) {

@@ -146,8 +146,7 @@ func DatabaseFlags(flags *pflag.FlagSet) {
 	flags.String(s.Flag, s.Default, "database `file` of the server")
 }
 
-// Texts returns every setting as text, by name. Paths are absolute, because another process may read them. A secret is
-// redacted.
+// Texts returns every setting as text, by name. Paths are absolute, because another process may read them. A secret is redacted.
 func (c Config) Texts() map[string]string {
 	texts := map[string]string{}
 	for _, s := range table {

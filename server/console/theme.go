@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// minContrast is the contrast of readable text (WCAG 2.2, success criterion 1.4.3, level AA). Part of a control needs
-// minControl (1.4.11).
+// minContrast is the contrast of readable text (WCAG 2.2, success criterion 1.4.3, level AA). Part of a control needs minControl (1.4.11).
 const (
 	minContrast = 4.5
 	minControl  = 3.0

@@ -208,8 +208,7 @@ func arrayElements(array jsontext.Value, max int) []jsontext.Value {
 	return values
 }
 
-// measure returns the depth of a JSON text, and whether it has no white space between tokens. For other texts the result has no
-// meaning.
+// measure returns the depth of a JSON text, and whether it has no white space between tokens. For other texts the result has no meaning.
 func measure(text []byte) (deepest int, compact bool) {
 	depth := 0
 	compact = true

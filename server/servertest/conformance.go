@@ -15,8 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// find returns the operation of a request; nil if there is none. A fixed path wins over a path with parameters, whatever the
-// method.
+// find returns the operation of a request; nil if there is none. A fixed path wins over a path with parameters, whatever the method.
 func (d *Description) find(method string, at *url.URL) *Operation {
 	if method == http.MethodHead {
 		method = http.MethodGet

@@ -107,8 +107,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener
-// is closed.
+// admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener is closed.
 func (l *Listener) admit(conn net.Conn) *connection {
 	client := l.clientOf(conn)
 	l.mu.Lock()

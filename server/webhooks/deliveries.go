@@ -152,8 +152,7 @@ func (h Endpoints) FindAttempt(x *exchange.Exchange) (body attemptBody, err erro
 	return body, nil
 }
 
-// LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
-// it.
+// LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes it.
 func (h Endpoints) LogExists(x *exchange.Exchange, id string) error {
 	_, err := h.Store.LoggedSubscription(x.Request.Context(), x.Organization(), id)
 	return err

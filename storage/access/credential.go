@@ -57,8 +57,7 @@ func Mint(prefix string) Credential {
 	return credential(string(append(body, sum[:]...)))
 }
 
-// ValidKeyPrefix reports whether s can be the prefix of a credential: a lower-case letter, and up to 15 lower-case letters
-// and digits.
+// ValidKeyPrefix reports whether s can be the prefix of a credential: a lower-case letter, and up to 15 lower-case letters and digits.
 func ValidKeyPrefix(s string) bool {
 	return s != "" && len(s) <= maxPrefix && s[0] >= 'a' &&
 		!strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })

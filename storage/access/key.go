@@ -62,8 +62,7 @@ type AccessToken struct {
 	TokenPrefix string `db:"token_prefix"`
 }
 
-// NewKey asks for a key. Scope is what the creator requests. The store grants what the creator has, and reads that in the
-// same transaction.
+// NewKey asks for a key. Scope is what the creator requests. The store grants what the creator has, and reads that in the same transaction.
 type NewKey struct {
 	Credential Credential
 	User       string // the id or external id of the member to whom it belongs; empty lets the store decide

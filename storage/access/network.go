@@ -11,8 +11,7 @@ import (
 // MaxNetworks is the most networks of a key.
 const MaxNetworks = 20
 
-// Networks are the networks from which a key may be used; none means everywhere. In the database they are a text with spaces between
-// them.
+// Networks are the networks from which a key may be used; none means everywhere. In the database they are a text with spaces between them.
 type Networks []netip.Prefix
 
 // Allow reports whether an address is in one of the networks, or there is none. The zero value is the address of a caller without one,

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// The built-in permission keys. Roles, key scopes and the route table use them. An operator adds the keys of the host
-// product.
+// The built-in permission keys. Roles, key scopes and the route table use them. An operator adds the keys of the host product.
 const (
 	APIKeysRead   = "api_keys:read"
 	APIKeysWrite  = "api_keys:write"

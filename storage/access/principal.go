@@ -22,6 +22,9 @@ type Principal struct {
 // Can reports whether the principal has the permission. Permissions are already narrowed.
 func (p Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
 
+// CodeTooManyChanges is the code of a document of which nothing was applied, because others would wait for it.
+const CodeTooManyChanges = "too_many_changes"
+
 // CodeDenied is the code of a request that lacks a permission.
 const CodeDenied = "permission_denied"
 

@@ -41,8 +41,7 @@ type RoleChange struct {
 	Permissions *Scope
 }
 
-// BuiltInRole returns what the built-in role of that name grants out of all permissions: nothing if there is no such
-// built-in role.
+// BuiltInRole returns what the built-in role of that name grants out of all permissions: nothing if there is no such built-in role.
 func BuiltInRole(name string, all Scope) Scope {
 	ofOwner := all.without(IsPlatform)
 	switch name {

@@ -74,8 +74,7 @@ const Why = `CASE
 	WHEN NOT p.webhooks THEN '` + string(webhook.BlockedByPlan) + `'
 	ELSE '` + string(webhook.NotBlocked) + `' END`
 
-// PausedByPerson is an SQL expression: whether a person has set is_active of the subscription s to false. It is ByPerson of
-// webhook.Health.
+// PausedByPerson is an SQL expression: whether a person has set is_active of the subscription s to false. It is ByPerson of webhook.Health.
 const PausedByPerson = "(s.paused = 1 OR s.probe_at = -1)"
 
 // EventWaits reports whether an event e has a pending delivery to a subscription that nothing blocks, or an attempt in progress.

@@ -76,8 +76,7 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 	})
 }
 
-// DeleteRole deletes a role. Portal sessions that it limits end. Faults: NotFound; Conflict for a built-in one, and while a member
-// has it.
+// DeleteRole deletes a role. Portal sessions that it limits end. Faults: NotFound; Conflict for a built-in one, and while a member has it.
 func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string) error {
 	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		r, err := roleNamed(t, name)

@@ -12,8 +12,7 @@ func MountOf(path string) (Mount, error) {
 	return mountOf(path, string(mountinfo)), err
 }
 
-// Free returns how many bytes this process can still write at path, and the total. ok is false if the system does not
-// say.
+// Free returns how many bytes this process can still write at path, and the total. ok is false if the system does not say.
 func Free(path string) (free, total uint64, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil || s.Bsize <= 0 {

@@ -9,12 +9,10 @@ import (
 	"syscall"
 )
 
-// safeOpenFlags are for every name that another user may have planted. A link is an error, and a pipe without a writer
-// does not block.
+// safeOpenFlags are for every name that another user may have planted. A link is an error, and a pipe without a writer does not block.
 const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// Create creates a file of mode 0600 for this process to write. If the name exists, the error is fs.ErrExist and
-// ErrAccess.
+// Create creates a file of mode 0600 for this process to write. If the name exists, the error is fs.ErrExist and ErrAccess.
 func Create(name string) (*os.File, error) { return OpenOwn(name, os.O_RDWR|os.O_CREATE|os.O_EXCL) }
 
 // OpenOwn opens a file that this user created in an earlier run: a regular file of this user without other hard links.

@@ -74,8 +74,7 @@ func (s Source) FindOrCreate(start sqlite.Start) (Keys, error) {
 	return k, err
 }
 
-// ForCopy returns the keys for a copy of a database at the path from. One of them has that id. They are not in a key file
-// of the copy.
+// ForCopy returns the keys for a copy of a database at the path from. One of them has that id. They are not in a key file of the copy.
 func (s Source) ForCopy(from, id string) (Keys, error) {
 	k, err := s.read(sqlite.Start{})
 	switch {

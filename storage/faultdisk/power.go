@@ -24,8 +24,7 @@ type change struct {
 	bytes []byte
 }
 
-// Track makes the disk record flushed and unflushed changes of files that are opened from now on. Track(false) forgets
-// all of it.
+// Track makes the disk record flushed and unflushed changes of files that are opened from now on. Track(false) forgets all of it.
 func Track(on bool) {
 	disk.Lock()
 	defer disk.Unlock()

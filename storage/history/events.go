@@ -93,8 +93,7 @@ func (h *History) countDeliveries(ctx context.Context, events []webhook.Event) (
 	return deliveries, nil
 }
 
-// maxEventDeliveries limits the deliveries in the response for one event. Publishing creates no more, but redeliveries
-// add to them.
+// maxEventDeliveries limits the deliveries in the response for one event. Publishing creates no more, but redeliveries add to them.
 const maxEventDeliveries = 10_000
 
 // Event returns an event of an organization and the states of its deliveries, at most maxEventDeliveries of them.

@@ -14,8 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's
-// logs are running.
+// EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (h *History) EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error) {
 	row, at, ok := h.o.IDs.Row(access.EventID, id)
 	if !ok {

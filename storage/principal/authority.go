@@ -101,13 +101,11 @@ func BuiltInGrants(role string, p access.Permission) bool {
 const ActingRoleColumns = `
 	coalesce(r.name, '') AS "role.name", coalesce(r.built_in, 0) AS "role.built_in", ` + ListedPermissions + ` AS "role.permissions"`
 
-// JoinActingRole joins the role r of a user u: the role of membership m, or operator for the built-in user, who has no
-// memberships.
+// JoinActingRole joins the role r of a user u: the role of membership m, or operator for the built-in user, who has no memberships.
 const JoinActingRole = `
 	LEFT JOIN roles r ON r.id = CASE u.built_in WHEN 1 THEN (SELECT id FROM roles WHERE name = '` + access.RoleOperator + `') ELSE m.role_id END`
 
-// InPortal returns the permissions of a portal session: those that its user holds and the role grants. None is about the whole
-// instance.
+// InPortal returns the permissions of a portal session: those that its user holds and the role grants. None is about the whole instance.
 func InPortal(held access.Scope, limit access.Role) access.Scope {
 	return held.Intersect(access.BuiltInRole(access.RoleOwner, Effective(limit)))
 }

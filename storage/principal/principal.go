@@ -145,8 +145,7 @@ func isOver(s *access.Session) bool {
 	return s.ExpiresAt <= now || s.CreatedAt > now+clock.Tolerance.Milliseconds()
 }
 
-// readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no
-// allocation.
+// readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no allocation.
 func (r *Reader) readCredential(ctx context.Context, statement string, digest access.Digest, refused refusals) (*knownPrincipal, error) {
 	return r.readPrincipal(ctx, statement, refused, digest[:])
 }

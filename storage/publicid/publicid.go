@@ -42,8 +42,7 @@ func (m Maker) ID(t access.IDType, row, at int64) string {
 	return typeid.Must(typeid.FromUUIDBytesWithPrefix(string(t), u[:])).String()
 }
 
-// Row returns the row id and the time behind a public id. If the row does not exist or has another time, Keyhook
-// did not make the id.
+// Row returns the row id and the time behind a public id. If the row does not exist or has another time, Keyhook did not make the id.
 func (m Maker) Row(t access.IDType, id string) (row, at int64, ok bool) {
 	parsed, err := typeid.FromString(id)
 	if err != nil || parsed.Prefix() != string(t) {

@@ -6,10 +6,14 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// maxApplied is how many events and deliveries a document may make, about. They take half a second, and everybody waits for them.
+const maxApplied = 20_000
 
 // Audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for the whole
 // instance, see Actor.LogOrganization. details must not contain a secret.
@@ -20,6 +24,10 @@ func (q *Queue) Audit(now *sqlite.Tx, by access.Actor, organization int64, event
 func (t *tx) audit(by access.Actor, organization int64, eventType string, about audit.Target, details map[string]any) error {
 	if organization == 0 {
 		organization = by.LogOrganization()
+	}
+	if by.Applying && t.Delays() > maxApplied {
+		return fault.New(fault.Invalid, access.CodeTooManyChanges, "The audit events of the changes before this one make more than %d "+
+			"deliveries: each goes to all subscriptions that want it. Nothing was changed. Apply the document in parts.", maxApplied)
 	}
 	has, err := t.Quotas.Of(t.Tx, organization)
 	if err != nil {

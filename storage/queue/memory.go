@@ -63,8 +63,7 @@ type shared struct {
 	mayRecover    atomic.Bool // a subscription may be marked for recovery; see RecoverMarked
 }
 
-// Observer receives figures for metrics after each commit. The writer makes most of the calls, so the methods must
-// return at once.
+// Observer receives figures for metrics after each commit. The writer makes most of the calls, so the methods must return at once.
 type Observer interface {
 	// Published reports accepted events, without repeated ones.
 	Published(events int)

@@ -69,8 +69,7 @@ func (t *tx) rememberSending(d sendingDelivery) {
 	t.sending[d.ID] = d
 }
 
-// deliveriesInProgress returns the deliveries of the results, and forgets them. It refuses a result whose attempt is not in
-// progress.
+// deliveriesInProgress returns the deliveries of the results, and forgets them. It refuses a result whose attempt is not in progress.
 func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
 	var unknown []int64
 	for _, r := range results {

@@ -65,8 +65,11 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	}
 	before := sub.Health
 	sub.Health = sub.Activate()
+	if err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
+		return err
+	}
 	t.announceChange(sub.RowID)
-	return cmp.Or(t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID), q.SetHealth(t.Tx, sub, before))
+	return q.SetHealth(t.Tx, sub, before)
 }
 
 // recovery is how far a recovery got.
@@ -103,7 +106,7 @@ func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest
 
 // prepareRecovery finds the subscription and the time since which it recovers.
 func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r recovery, err error) {
-	p, err := q.openReplay(ctx, organization, id, request.DryRun)
+	p, err := q.openReplay(ctx, organization, id, request.WithoutAudit, request.DryRun)
 	if err == nil {
 		err = requireActivation(p.sub, request)
 	}

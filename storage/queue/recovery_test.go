@@ -180,6 +180,20 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		x.recovers(t, 0, webhook.Recovery{Since: *x.Read(t).LastSuccessAt})
 	})
 
+	t.Run("audit events can be left out", func(t *testing.T) {
+		t.Parallel()
+		x := newOneAttemptFixture(t)
+		storagetest.Key(t, x.Store, x.Owner, access.EventsRead) // an audit event
+		x.Publish(t, 1, "a")
+		x.EndAll(t, false)
+		for without, want := range map[bool]int64{true: 1, false: 2} {
+			r, err := x.CountRecovery(t.Context(), webhook.RecoveryRequest{Since: 1, WithoutAudit: without})
+			if err != nil || r.Deliveries != want {
+				t.Errorf("without audit events %t: %+v, want %d, error %v", without, r, want, err)
+			}
+		}
+	})
+
 	t.Run("a paused subscription is active again", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

@@ -41,15 +41,12 @@ const (
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
-	p, err := q.openReplay(ctx, organization, id, r.DryRun)
+	p, err := q.openReplay(ctx, organization, id, r.WithoutAudit, r.DryRun)
 	if err != nil {
 		return created, err
 	}
 	p.by, p.only, p.since, p.until = by.Authority, r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	p.exact, p.prefix = fanout.PatternLists(p.sub.EventTypes.Common(r.EventTypes))
-	if r.WithoutAudit {
-		p.excludedTypes = history.HiddenTypes(true)
-	}
 	end, err := q.o.Replays.Take(ctx, organization)
 	if err != nil {
 		return created, err
@@ -90,7 +87,7 @@ type replayQuery struct {
 
 // openReplay finds the subscription. Later events do not belong to the replay, nor do those from before the subscription was created.
 // Row ids decide that, because the clock may have been wrong.
-func (q *Queue) openReplay(ctx context.Context, organization int64, id string, dryRun bool) (replayQuery, error) {
+func (q *Queue) openReplay(ctx context.Context, organization int64, id string, withoutAudit, dryRun bool) (replayQuery, error) {
 	return returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (replayQuery, error) {
 		sub, err := q.receiver(t, organization, id)
 		if err != nil {
@@ -98,7 +95,7 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, d
 		}
 		p := replayQuery{
 			sub: sub, organization: organization, now: t.Now(), rows: scan.Range{Last: t.lastEvent}, disorder: t.disorder, until: math.MaxInt64,
-			ended: webhook.Exhausted, unless: webhook.Delivered, excludedTypes: excludedTypes(sub), filter: sub.Filter.Text(), dryRun: dryRun,
+			ended: webhook.Exhausted, unless: webhook.Delivered, excludedTypes: excludedTypes(sub, withoutAudit), filter: sub.Filter.Text(), dryRun: dryRun,
 		}
 		if err := t.Get(&p.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", sub.RowID); err != nil {
 			return p, fmt.Errorf("find the event of the subscription's creation: %w", err)
@@ -107,9 +104,9 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, d
 	})
 }
 
-// excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
-func excludedTypes(sub webhook.Subscription) string {
-	return history.HiddenTypes(!audit.Receives(sub))
+// excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them, or not now.
+func excludedTypes(sub webhook.Subscription, withoutAudit bool) string {
+	return history.HiddenTypes(withoutAudit || !audit.Receives(sub))
 }
 
 // replayable is the condition for events that a replay delivers. args returns its parameters. Test
@@ -137,7 +134,8 @@ const replayCounts = `
 	count(*) FILTER (WHERE reason = 'type_added') AS type_added, count(*) FILTER (WHERE reason = 'filter_changed') AS filter_changed`
 
 // args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
-// that retention may have started to delete: without all their deliveries, nobody knows their state.
+// that retention may have started to delete: without all their deliveries, nobody knows their state. While the clock is in doubt, no event
+// is too old.
 func (q *Queue) args(p replayQuery, now int64, more ...any) []any {
 	since := p.since
 	if kept := q.o.History.EventRetention(); kept > 0 {
@@ -239,8 +237,8 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	if err != nil {
 		return made, err
 	}
-	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
-	p.filter = ""                        // the events of the chunk have passed it
+	p.excludedTypes = excludedTypes(sub, false) // it may have changed since the replay began
+	p.filter = ""                               // the events of the chunk have passed it
 	room := t.Quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery)
 	if err := cmp.Or(t.Quotas.RequireWebhooks(t.Tx, p.organization), room); err != nil {
 		return made, err

@@ -72,8 +72,7 @@ func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) e
 	})
 }
 
-// deleteEventsOf deletes the events of a closed organization with their deliveries and attempts, except those with an attempt in
-// progress.
+// deleteEventsOf deletes the events of a closed organization with their deliveries and attempts, except those with an attempt in progress.
 func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64) error {
 	var done eventProgress
 	return scan.Batches(ctx, 0, func() (more bool, err error) {

@@ -15,8 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The sizes of batches. A batch is one write among those that share a commit. So its size limits how long other writes
-// wait for it.
+// The sizes of batches. A batch is one write among those that share a commit. So its size limits how long other writes wait for it.
 const (
 	eventBatch        = 250
 	deliveryBatch     = 1000
@@ -255,8 +254,7 @@ func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err
 	return n > 0, err
 }
 
-// deleteOldCounts deletes the counts that are as old as deleted events, of a few owners. more is false after the last
-// owner.
+// deleteOldCounts deletes the counts that are as old as deleted events, of a few owners. more is false after the last owner.
 func (c *Cleaner) deleteOldCounts(ctx context.Context, now int64) (more bool, err error) {
 	r := &c.old
 	if c.o.KeepEvents == 0 || time.Now().Before(r.minutesNext) {

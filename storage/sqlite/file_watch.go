@@ -55,8 +55,7 @@ func (f *File) lost() bool {
 	return false
 }
 
-// renameLog renames the write-ahead log if another file was put in the place of ours. The next process would apply the log to
-// that file.
+// renameLog renames the write-ahead log if another file was put in the place of ours. The next process would apply the log to that file.
 func (f *File) renameLog() {
 	database, log := f.names[0], f.names[1]
 	inPlace, err := os.Stat(database.name)

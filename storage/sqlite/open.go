@@ -119,8 +119,7 @@ func (f *File) identify(ctx context.Context) error {
 	}, options...)
 }
 
-// openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to
-// fill.
+// openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to fill.
 func (f *File) openWriter(ctx context.Context) (err error) {
 	if !disk.Exists(f.o.Path) {
 		if err := createEmpty(f.o.Path); err != nil {

@@ -19,8 +19,7 @@ var ErrNoSpace = errors.New("disk is too full")
 // not compared with their tables, because VACUUM has just created them from the tables.
 const fullCheckSize = 256 << 20 // bytes
 
-// source is an open database to copy. It is read through its open descriptors, so a user who could not open it may
-// write the copy.
+// source is an open database to copy. It is read through its open descriptors, so a user who could not open it may write the copy.
 type source struct {
 	path string
 	size int64 // bytes, including its write-ahead log
@@ -138,8 +137,7 @@ func (c Copies) checkOpen(ctx context.Context, db *sqlx.DB, path string) error {
 	return c.Inspect(ctx, db)
 }
 
-// requireSpace refuses if a copy would leave less than spareSpace free on the disk. otherwise says what else the
-// operator can do.
+// requireSpace refuses if a copy would leave less than spareSpace free on the disk. otherwise says what else the operator can do.
 func requireSpace(from *source, dir, otherwise string) error {
 	free, _, known := disk.Free(dir)
 	if need := uint64(from.size + spareSpace); known && free < need {

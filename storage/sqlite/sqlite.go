@@ -38,8 +38,7 @@ type Options struct {
 	Hooks
 }
 
-// Hooks are the functions of the owner of the tables. All are required, except Reached. Examine calls only Prepare and
-// Recognize.
+// Hooks are the functions of the owner of the tables. All are required, except Reached. Examine calls only Prepare and Recognize.
 type Hooks struct {
 	// Prepare is called under the lock, before the database is read or created.
 	Prepare func(path string, s Start) error
@@ -118,8 +117,7 @@ func (f *File) SchemaVersion() int64 { return f.o.version() }
 // Commits returns the number of transactions since the start.
 func (f *File) Commits() int64 { return f.commits.Load() }
 
-// Drain waits for the end of long reads. New ones wait until resume is called. drained is false if running reads do not end in
-// time.
+// Drain waits for the end of long reads. New ones wait until resume is called. drained is false if running reads do not end in time.
 type Drain func(ctx context.Context) (resume func(), drained bool)
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Tx is the transaction that the writes of a batch share. Every statement is prepared once and kept, found by its text.
@@ -24,6 +22,7 @@ type Tx struct {
 	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
 	committed  []func()
 	delayed    func() error  // writes rows that were delayed; nil if there are none
+	delays     int           // rows that the current write has delayed
 	notOwn     time.Duration // how long the current write has written delayed rows
 	onReserve  bool          // the disk is full, and the transaction uses the reserve
 }
@@ -89,7 +88,11 @@ func (t *Tx) control(text string) error {
 func (t *Tx) Delay(cost int, write func() error) {
 	t.dirty, t.delayed = true, write
 	t.rows += cost
+	t.delays += cost
 }
+
+// Delays returns how many rows the current write has delayed. All writes of Transact are one.
+func (t *Tx) Delays() int { return t.delays }
 
 // writeDelayed writes the delayed rows. They belong to earlier writes, so they cost the current one nothing, and its own
 // failure does not concern them.
@@ -244,7 +247,6 @@ type joinedKey struct{ *File }
 
 type joinedTx struct {
 	*Tx
-	before int         // rows of the transaction before its first write
 	failed error       // of the first write that has failed after it changed something
 	ended  atomic.Bool // then a context that somebody has kept means no transaction
 }
@@ -255,7 +257,7 @@ type joinedTx struct {
 // goroutine, because a transaction has one.
 func (f *File) Transact(ctx context.Context, w Work, fn func(context.Context) error) error {
 	return f.Write(ctx, w, func(t *Tx) error {
-		j := &joinedTx{Tx: t, before: t.rows}
+		j := &joinedTx{Tx: t}
 		defer j.ended.Store(true)
 		if err := fn(context.WithValue(ctx, joinedKey{f}, j)); err != nil {
 			return err
@@ -273,15 +275,8 @@ func (f *File) joined(ctx context.Context) *joinedTx {
 	return j
 }
 
-// maxJoined is after how many rows a transaction takes no further write. They take half a second, and everybody waits for them.
-const maxJoined = 20_000
-
 // write runs a write as a part of the transaction. Its errors stay as they are: Transact needs to know those of the file.
 func (j *joinedTx) write(fn func(*Tx) error) error {
-	if j.rows-j.before > maxJoined {
-		return fault.New(fault.Invalid, "too_many_changes", "The changes before this one write more than %d rows, such as audit events and "+
-			"their deliveries to subscriptions, and others wait meanwhile; nothing was changed. Make the changes in parts.", maxJoined)
-	}
 	before := j.dirty
 	j.dirty = false
 	err := fn(j.Tx)

@@ -220,8 +220,7 @@ func (f *fairQueue) pop() *queuedWrite {
 	}
 }
 
-// share is how many rows a payer may write in a turn. The program itself serves all payers, so it gets as much as all of them
-// together.
+// share is how many rows a payer may write in a turn. The program itself serves all payers, so it gets as much as all of them together.
 func (f *fairQueue) share(q *payerQueue) int {
 	if q.payer == 0 {
 		return quantum * max(1, f.turns.Len()-1)

@@ -198,8 +198,7 @@ func (f *File) finishExcept(batch []*queuedWrite, err error, again func(*queuedW
 	return others
 }
 
-// tryCommit runs transact and notes what the result says about the file. While no transaction can begin and end, nothing can
-// be written.
+// tryCommit runs transact and notes what the result says about the file. While no transaction can begin and end, nothing can be written.
 func (f *File) tryCommit(batch []*queuedWrite) (ran int, err error) {
 	f.blockedSince.CompareAndSwap(nil, new(time.Now()))
 	ran, err = f.transact(batch)
@@ -296,7 +295,7 @@ func (f *File) do(w *queuedWrite) error {
 		}
 	}
 	mark, before, began := len(t.committed), t.rows, time.Now()
-	t.dirty, t.notOwn = false, 0
+	t.dirty, t.notOwn, t.delays = false, 0, 0
 	w.err = t.attempt(w.run)
 	// A pause of the whole machine is not the write's fault, so time counts as much as the largest request at most.
 	w.spent = max(t.rows-before, min(int((time.Since(began)-t.notOwn)/rowTime), maxSpent))

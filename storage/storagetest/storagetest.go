@@ -92,8 +92,7 @@ func Open(tb testing.TB) *storage.Store {
 	return store
 }
 
-// OpenWith opens and runs a store. stop ends and closes it, and may be called more than once. The end of the test calls
-// it too.
+// OpenWith opens and runs a store. stop ends and closes it, and may be called more than once. The end of the test calls it too.
 func OpenWith(tb testing.TB, o storage.Options) (store *storage.Store, stop func()) {
 	tb.Helper()
 	store, err := storage.Open(context.Background(), o)
@@ -125,8 +124,7 @@ func Operator(tb testing.TB, store *storage.Store) access.Principal {
 	return Must[access.Principal](tb)(store.Directory.PrincipalByToken(tb.Context(), token.Digest()))
 }
 
-// Organization makes an organization on the given plan with one member of the given role. It returns that member with an
-// access token.
+// Organization makes an organization on the given plan with one member of the given role. It returns that member with an access token.
 func Organization(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
@@ -154,8 +152,7 @@ func Key(tb testing.TB, store *storage.Store, p access.Principal, permissions ..
 	return Must[access.Key](tb)(store.Directory.CreateKey(tb.Context(), p, p.Actor("127.0.0.1", "test"), wanted)), credential
 }
 
-// Subscription makes a subscription of the principal's organization to the given types. Without types it gets every
-// type.
+// Subscription makes a subscription of the principal's organization to the given types. Without types it gets every type.
 func Subscription(tb testing.TB, store *storage.Store, p access.Principal, url string, types ...string) (webhook.Subscription, webhook.Secret) {
 	tb.Helper()
 	wanted := webhook.Types(types)

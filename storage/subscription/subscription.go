@@ -237,8 +237,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	return s.queue.SetOrdered(t, sub, c.Ordered)
 }
 
-// setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
-// another type covers.
+// setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that another type covers.
 func (s *Subscriptions) setPatterns(t *sqlite.Tx, organization int64, sub webhook.Subscription) error {
 	if err := dropPatterns(t, sub.RowID); err != nil {
 		return err

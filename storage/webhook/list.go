@@ -2,8 +2,7 @@ package webhook
 
 import "strings"
 
-// SubscriptionFilter selects subscriptions, newest first. A zero field selects all. Before is the row id at which the page
-// begins.
+// SubscriptionFilter selects subscriptions, newest first. A zero field selects all. Before is the row id at which the page begins.
 type SubscriptionFilter struct {
 	Before   int64
 	Limit    int
@@ -39,8 +38,7 @@ const (
 	ForNobody    EventState = "nobody" // there is no delivery
 )
 
-// TypeRange returns the bounds of the types that the filter selects, in the order of bytes: the first, inclusive, and an end,
-// exclusive.
+// TypeRange returns the bounds of the types that the filter selects, in the order of bytes: the first, inclusive, and an end, exclusive.
 func (f EventFilter) TypeRange() (first, end string) {
 	switch prefix, isPrefix := strings.CutSuffix(f.Type, "*"); {
 	case f.Type == "":

@@ -1,7 +1,6 @@
 package webhook
 
-// Action says in a code what a person can do. Audit events, logs and responses have the code. Only server/explain turns it into
-// a command.
+// Action says in a code what a person can do. Audit events, logs and responses have the code. Only server/explain turns it into a command.
 type Action string
 
 // The actions on a subscription or a delivery.

@@ -44,9 +44,10 @@ func (r *Replayed) Add(o Replayed) {
 
 // RecoveryRequest asks to make a subscription work again after its receiver was repaired.
 type RecoveryRequest struct {
-	Since    int64 // in milliseconds; 0 is the start of the outage
-	Activate bool  // also activate a subscription that a person has paused
-	DryRun   bool  // only count
+	Since        int64 // in milliseconds; 0 is the start of the outage
+	Activate     bool  // also activate a subscription that a person has paused
+	WithoutAudit bool  // leave out audit events
+	DryRun       bool  // only count
 }
 
 // Recovery says what the recovery of a subscription sends.

@@ -60,26 +60,32 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 		return Problems{file: r.name, problems: r.doc.problems}
 	}
 	err = r.apply(ctx, r.doc.entries, o.Prune)
-	if errors.Is(err, errTooMuch) && len(r.doc.entries) > partSize {
+	if errors.Is(err, errTooMuch) && len(r.doc.entries) > 1 {
 		return r.applyParts(ctx)
 	}
 	return err
 }
 
 // applyParts applies a file that needs too many changes for one request. Objects refer to earlier ones only, so each part can be compared
-// when those before it are made.
+// when those before it are made. A part that is too much is halved.
 func (r *runner) applyParts(ctx context.Context) error {
 	r.out.Note("The file needs more changes than one request makes. It is applied in parts, so it is not all or nothing.")
-	for from := 0; from < len(r.doc.entries); from += partSize {
-		part := r.doc.entries[from:min(from+partSize, len(r.doc.entries))]
-		if err := r.apply(ctx, part, false); err != nil {
+	size := partSize
+	for from := 0; from < len(r.doc.entries); {
+		part := r.doc.entries[from:min(from+size, len(r.doc.entries))]
+		err := r.apply(ctx, part, false)
+		if errors.Is(err, errTooMuch) && len(part) > 1 {
+			size = len(part) / 2
+			continue
+		}
+		if err != nil {
 			return fault.Advise(err, "%d of %d objects are as the file says; run the same command again to continue", from, len(r.doc.entries))
 		}
 		if r.DryRun {
 			r.out.Note("The other %d objects may need these, so they are compared when these are made.", len(r.doc.entries)-len(part))
 			return nil
 		}
-		r.isPart = true
+		from, r.isPart = from+len(part), true
 	}
 	if !r.Prune {
 		return nil

@@ -561,6 +561,30 @@ func TestParts(t *testing.T) {
 			t.Errorf("printed %s, notes %s", printed, notes.String())
 		}
 	})
+	t.Run("are halved if their audit events make too many deliveries", func(t *testing.T) {
+		f := serve(t)
+		subscribe := func(description string) string {
+			var file strings.Builder
+			file.WriteString("organizations:\n  - {external_id: c, name: C, plan: enterprise}\nsubscriptions:\n")
+			for i := range 150 {
+				fmt.Fprintf(&file, "  - {organization: c, external_id: s%d, url: 'https://example.com/', event_types: [webhook_subscription_updated], audit_events: true, description: %s}\n",
+					i, description)
+			}
+			return file.String()
+		}
+		for _, description := range []string{"first", "second"} {
+			before := f.writes.Load()
+			if _, err := f.apply(t, subscribe(description), apply.Options{SecretsFile: filepath.Join(t.TempDir(), "secrets")}); err != nil {
+				t.Fatal(err)
+			}
+			if n := f.writes.Load() - before; n != map[string]int64{"first": 1, "second": 3}[description] {
+				t.Errorf("%d writes for the %s description", n, description)
+			}
+		}
+		if printed, err := f.apply(t, subscribe("second"), apply.Options{}); err != nil || printed != "= 151 unchanged\n" {
+			t.Errorf("printed %s, error %v", printed, err)
+		}
+	})
 	t.Run("say what was made if a later one has a mistake", func(t *testing.T) {
 		_, err := serve(t).apply(t, strings.Replace(file.String(), "role: member", "role: none", 1), apply.Options{})
 		if err == nil || !strings.HasPrefix(err.Error(), "this part of the file changed nothing; standard input:2: role: ") ||

@@ -132,8 +132,7 @@ func (c Client) open(ctx context.Context, method, path, mediaType string, body [
 	return resp, err
 }
 
-// Do makes one request and returns the body of its response. A status other than success is an error, which says what the
-// server says.
+// Do makes one request and returns the body of its response. A status other than success is an error, which says what the server says.
 func (c Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	r, err := c.Send(ctx, method, path, body)
 	if err == nil && !r.OK() {

@@ -121,8 +121,7 @@ func (o *verifyOptions) parseRequest(text string) error {
 	return o.addHeaders(text[:end[0]])
 }
 
-// addHeaders sets the headers of a text, one on each line. The first line may be the request line. A name that is present loses its
-// values.
+// addHeaders sets the headers of a text, one on each line. The first line may be the request line. A name that is present loses its values.
 func (o *verifyOptions) addHeaders(text string) error {
 	more := http.Header{}
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {

@@ -169,8 +169,7 @@ func dropSecondName(path string) error {
 	return nil
 }
 
-// madeLine is a line of the lock file after the database was created. Without a key file, it distinguishes a lost
-// database from a new one.
+// madeLine is a line of the lock file after the database was created. Without a key file, it distinguishes a lost database from a new one.
 const madeLine = "database made"
 
 // readLock reads a lock file: the process id of the owner, and whether the database was created. It returns zero values
