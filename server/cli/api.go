@@ -70,7 +70,7 @@ func newApply() *cobra.Command {
 		Short: "Make plans, organizations, users and subscriptions as a file says",
 		Long: `Make plans, permissions, roles, organizations, users, members and subscriptions as a YAML file says. The command prints
 the difference between the file and the server, and then has the server make all changes or none. A second run changes nothing.
-A file with more than 1,000 changes goes in parts, and the command says so.
+A file with more changes than one request makes goes in parts, and the command says so.
 
 If the file has mistakes, nothing is changed, and the exit code is 2. With --prune, the command asks before it removes anything.
 Without a terminal, it needs --yes.
