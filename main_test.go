@@ -216,7 +216,7 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2696,
-	"dispatch/alert":               1322,
+	"dispatch/alert":               1323,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
 	"dispatch/sender":              470,
@@ -228,7 +228,7 @@ var budget = map[string]int{
 	"server/check":                 590,
 	"server/cli":                   2520,
 	"server/cli/about":             50,
-	"server/cli/apply":             790,
+	"server/cli/apply":             791,
 	"server/cli/bench":             420,
 	"server/cli/child":             140,
 	"server/cli/client":            370,
@@ -272,7 +272,7 @@ var budget = map[string]int{
 	"storage/pending":              380,
 	"storage/principal":            700,
 	"storage/publicid":             70,
-	"storage/queue":                2875,
+	"storage/queue":                2877,
 	"storage/quota":                210,
 	"storage/redact":               60,
 	"storage/retention":            1040,
@@ -286,7 +286,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 50774 // the aim is 50,000
+	budgetOfAll    = 50784 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

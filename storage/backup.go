@@ -59,7 +59,8 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	r.Contents = contents
 	if err == nil && !o.KeySet && encryption.LacksKey(r.Database, r.KeyID) {
 		r.Warning = strings.TrimPrefix(r.Warning+"; ", "; ") + fmt.Sprintf(
-			"%s does not have the key %s. Look for that key now, unless it is the setting encryption.key: nobody can restore the copy without it", r.Database+disk.Key, r.KeyID)
+			"%s does not have the key %s. Look for that key now, unless it is the setting encryption.key: nobody can restore the copy without it",
+			r.Database+disk.Key, r.KeyID)
 	}
 	return r, err
 }

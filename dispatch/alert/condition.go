@@ -83,8 +83,9 @@ func (o *Options) conditions() []*condition {
 				n := o.Deliveries.Unsaved()
 				return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
 			}},
-		{kind: ClockJumped, begun: "the clock of the server has jumped by a week or more", ended: "the clock of the server is trusted again",
-			mend: "If the clock is wrong, set it right before that time: at that time, Keyhook deletes what is too old by it.",
+		{kind: ClockJumped, begun: "the clock of the server has jumped by a week or more",
+			ended: "the clock of the server is trusted again",
+			mend:  "If the clock is wrong, set it right before Keyhook trusts it, and deletes what is too old by it.",
 			check: func(context.Context) (string, bool) {
 				s := o.Store.Clock()
 				jumped = !s.Trusted() && (jumped || s.Jump().Abs() >= clockJump)

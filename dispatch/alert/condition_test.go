@@ -37,7 +37,7 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 		},
 		"a clock that has jumped by months": {
 			conditions{free: 1 << 40, clock: clock.State{Seen: 1e10, Doubt: &clock.Doubt{}}},
-			[]string{"the clock of the server has jumped by a week or more", "2777.8 hours ahead", "deleting starts again at 1970-04-27T17:46:40Z.", "If the clock is wrong, set it right before that time"},
+			[]string{"the clock of the server has jumped by a week or more", "2777.8 hours ahead", "deleting starts again at 1970-04-27T17:46:40Z.", "set it right before Keyhook trusts it"},
 			[]string{"the clock of the server is trusted again"},
 		},
 	} {
@@ -63,7 +63,7 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	}
 }
 
-// TestASmallJumpIsNotTold has the jumps of a machine that is off for some nights, and then a large one that is corrected in part.
+// TestASmallJumpIsNotTold has the jumps of a machine that is off at night. Then a large jump comes, and somebody corrects a part of it.
 func TestASmallJumpIsNotTold(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		jump := func(days int64) {

@@ -118,9 +118,9 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 		},
 		{
 			verb: "recover", short: "Send again after a receiver was repaired: what waits, and what failed in the outage",
-			long: "The command activates the subscription. Pending deliveries are sent at once, also those that wait for a retry. It also sends the events again whose last\n" +
-				"attempt failed since the outage began. If a person has paused the subscription, the command needs --activate. The\n" +
-				"operation is idempotent. At a terminal, the command shows the numbers first and asks.",
+			long: "The command activates the subscription. Pending deliveries are sent at once, also those that wait for a retry. It also\n" +
+				"sends the events again whose last attempt failed since the outage began. If a person has paused the subscription, the\n" +
+				"command needs --activate. The operation is idempotent. At a terminal, the command shows the numbers first and asks.",
 			example: "sub_01h455vb4pex5vsknk084sn02q --dry-run\nsub_01h455vb4pex5vsknk084sn02q --since 24h",
 			method:  "POST", path: "{}/recover/", fields: []field{
 				{member: "since", usage: "only deliveries that failed since this time; 24h means 24 hours ago (default: since the outage began)", value: timeOrAgo},

@@ -90,7 +90,8 @@ func (h Endpoints) Recover(x *exchange.Exchange, id string) error {
 		f.Refuse("since", "in_the_future", "This must be in the past.")
 	}
 	request := webhook.RecoveryRequest{
-		Since: milliseconds(since), WithoutAudit: !x.Principal.Can(access.AuditRead), Activate: form.Or(f.Bool("activate"), false), DryRun: form.Or(f.Bool("dry_run"), false),
+		Since: milliseconds(since), Activate: form.Or(f.Bool("activate"), false),
+		WithoutAudit: !x.Principal.Can(access.AuditRead), DryRun: form.Or(f.Bool("dry_run"), false),
 	}
 	return respondAccepted(x, f, func(ctx context.Context) (webhook.Recovery, error) {
 		return h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)

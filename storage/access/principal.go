@@ -22,7 +22,7 @@ type Principal struct {
 // Can reports whether the principal has the permission. Permissions are already narrowed.
 func (p Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
 
-// CodeTooManyChanges is the code of a document of which nothing was applied, because others would wait for it.
+// CodeTooManyChanges is the code of a document that changes more than one request may. Nothing of it was applied.
 const CodeTooManyChanges = "too_many_changes"
 
 // CodeDenied is the code of a request that lacks a permission.

@@ -110,10 +110,11 @@ func (d *Directory) putMember(t *sqlite.Tx, by access.Actor, organization, user 
 	if previous != "" {
 		details["previous_role"] = previous
 	} else { // sessions and links of an earlier membership stay without effect
-		for _, table := range []string{"sessions", "sign_in_links"} {
-			if err := t.Exec("DELETE FROM "+table+" WHERE organization_id = ? AND user_id = ?", organization, user); err != nil {
-				return set, err
-			}
+		if err := t.Exec("DELETE FROM sessions WHERE organization_id = ? AND user_id = ?", organization, user); err != nil {
+			return set, err
+		}
+		if err := t.Exec("DELETE FROM sign_in_links WHERE organization_id = ? AND user_id = ?", organization, user); err != nil {
+			return set, err
 		}
 	}
 	return set, d.hooks.Audit(t, by, organization, access.MemberSet, Target{Type: "user", ID: set.UserID}, details)

@@ -52,7 +52,8 @@ func (q *Queue) retryNow(ctx context.Context, organization, subscription int64) 
 			return t.Affected(`
 				UPDATE deliveries SET due_at = ?1 WHERE id IN (
 					SELECT id FROM deliveries INDEXED BY deliveries_pending
-					WHERE subscription_id = ?2 AND state = `+delivery.Pending+` AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, t.Now(), subscription, dropBatch)
+					WHERE subscription_id = ?2 AND state = `+delivery.Pending+` AND due_at > ?1 ORDER BY due_at LIMIT ?3)`,
+				t.Now(), subscription, dropBatch)
 		})
 	}
 	return err

@@ -95,7 +95,8 @@ func (q *Queue) openReplay(ctx context.Context, organization int64, id string, w
 		}
 		p := replayQuery{
 			sub: sub, organization: organization, now: t.Now(), rows: scan.Range{Last: t.lastEvent}, disorder: t.disorder, until: math.MaxInt64,
-			ended: webhook.Exhausted, unless: webhook.Delivered, excludedTypes: excludedTypes(sub, withoutAudit), filter: sub.Filter.Text(), dryRun: dryRun,
+			ended: webhook.Exhausted, unless: webhook.Delivered, excludedTypes: excludedTypes(sub, withoutAudit), filter: sub.Filter.Text(),
+			dryRun: dryRun,
 		}
 		if err := t.Get(&p.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", sub.RowID); err != nil {
 			return p, fmt.Errorf("find the event of the subscription's creation: %w", err)

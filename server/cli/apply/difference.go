@@ -59,13 +59,17 @@ func show(field string, value any) string {
 		return hostOf(text)
 	case isText && (text == "" || strings.ContainsAny(text, " \n\t")):
 		return output.Quote(text)
-	case isList && !slices.ContainsFunc(list, func(item any) bool { _, is := item.(map[string]any); return is }):
+	case isList && !hasObjects(list):
 		text = fmt.Sprint(list)
 	case !isText:
 		encoded, _ := json.Marshal(value) // of a response
 		text = string(encoded)
 	}
 	return output.Escape(output.Shorten(text, maxValue))
+}
+
+func hasObjects(list []any) bool {
+	return slices.ContainsFunc(list, func(item any) bool { _, is := item.(map[string]any); return is })
 }
 
 // hostOf returns a URL without its path and its query, which are often secrets of the receiver.
