@@ -1,11 +1,10 @@
 // Package dispatch owns the delivery of events: when each delivery is sent, and what follows from the end of each attempt. It
 // does not know SQL, the HTTP interface of Keyhook, permissions, or how a request is made: that is package sender.
 //
-// One goroutine, the scheduler, makes all decisions. Other goroutines read, begin, send and record for it. Each
-// subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
-// and memory are shared between organizations first, then between the lanes of each. An attempt is recorded before it
-// is sent, and its result is recorded when it has ended. An ordered subscription gets one delivery at a time, in the order of
-// publication.
+// One goroutine, the scheduler, makes all decisions. Other goroutines read, begin, send and record for it. Each subscription
+// with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads and memory are
+// shared between organizations first, then between the lanes of each. An attempt is recorded before it is sent, and its
+// result is recorded when it has ended. An ordered subscription gets one delivery at a time, in the order of publication.
 //
 // # Stages of an attempt
 //

@@ -12,9 +12,8 @@ import (
 // message tells the scheduler that something has happened: the scheduler calls it. It holds copies and keys, never an attempt.
 type message func(s *scheduler)
 
-// inbox is the only way to the scheduler. Many goroutines write to it, only the scheduler reads, and nobody waits. Jobs
-// from the store are bounded in bytes. Beyond the bound, only their subscriptions are kept, and the jobs are read from
-// the table later.
+// inbox is the only way to the scheduler. Many goroutines write to it, only the scheduler reads, and nobody waits. Jobs from the
+// store are bounded in bytes. Beyond the bound, only their subscriptions are kept, and the jobs are read from the table later.
 type inbox struct {
 	wake chan struct{} // holds one token while there is something to read
 	// changes counts the calls of SubscriptionsChanged and BodiesChanged. An attempt compares it right before it is sent.

@@ -60,8 +60,7 @@ func (d *stepClock) observe(step int, waits bool, now time.Time) {
 }
 
 // publishLag publishes the lag at the end of a round. Its cost does not depend on the number of lanes. At the end of a
-// round, every lane that may go on waits for a resource. If it still waits although there is room, it waits for
-// Keyhook.
+// round, every lane that may go on waits for a resource. If it still waits although there is room, it waits for Keyhook.
 func (s *scheduler) publishLag() {
 	begin, probe, launch, read := &s.lanes.resources[beginPlaces], &s.lanes.resources[probePlaces], &s.lanes.resources[sendSlots], &s.lanes.resources[readSlots]
 	for step, waits := range [stepCount]bool{

@@ -45,7 +45,7 @@ func TestOptionsOfRequests(t *testing.T) {
 
 	t.Run("http is refused unless it is allowed", func(t *testing.T) {
 		t.Parallel()
-		for allowed, want := range map[bool]string{false: "protocol_error: the URL of the subscription must begin with https://", true: ""} {
+		for allowed, want := range map[bool]string{false: "protocol_error: nothing was sent: the URL of the subscription must begin with https://, unless egress.allow_http is set", true: ""} {
 			x := newFixture(t, dispatch.Options{AllowHTTP: allowed})
 			sub := x.subscribe(t, "a.example", respond(200))
 			url := "http://a.example/hook"

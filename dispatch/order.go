@@ -6,10 +6,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The lane of an ordered subscription makes one request at a time, in the order of publication. Its head holds redeliveries,
-// which are outside the order, and the next deliveries of the order without a gap. If a gap is possible, the head is dropped and
-// read again from the first pending delivery. The store refuses an attempt that is not next, so a mistake here costs time, and
-// not the order.
+// The lane of an ordered subscription makes one request at a time, in the order of publication. Its head holds redeliveries, which
+// are outside the order, and the next deliveries of the order without a gap. If a gap is possible, the head is dropped and read again
+// from the first pending delivery. The store refuses an attempt that is not next, so a mistake here costs time, and not the order.
 
 // isOrdered reports whether the subscription is ordered, as far as the lane knows.
 func (l *lane) isOrdered() bool { return l.target != nil && l.target.Ordered }
@@ -34,9 +33,8 @@ func (l *lane) leaveInTable(j webhook.Job) bool {
 	return true
 }
 
-// addInOrder adds the jobs of a read to the head of an ordered lane, up to the first of the order that is not due. The jobs may
-// have a gap if attempts have ended or begun during the read, and lack those that came during it. It reports whether more due jobs
-// may follow.
+// addInOrder adds the jobs of a read to the head of an ordered lane, up to the first of the order that is not due. The jobs may have a
+// gap if attempts have ended or begun during the read, and lack those that came during it. It reports whether more due jobs may follow.
 func (s *scheduler) addInOrder(l *lane, m *laneRead) (full bool) {
 	if m.usedLimit == 0 || len(m.settled) > 0 || l.stages.unsettled() > 0 {
 		l.table.hasMore = l.table.hasMore || m.usedLimit > 0 || m.arrived

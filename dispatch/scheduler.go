@@ -211,9 +211,8 @@ func (s *scheduler) update(l *lane) {
 	}
 }
 
-// isDroppable reports whether the lane has no work and its cached state is not worth keeping. The caller drops it only
-// when its bucket is full, because a new lane starts with a full bucket. With too many lanes, those of organizations
-// with many lanes go first.
+// isDroppable reports whether the lane has no work and its cached state is not worth keeping. The caller drops it only when its
+// bucket is full, because a new lane starts with a full bucket. With too many lanes, those of organizations with many lanes go first.
 func (s *scheduler) isDroppable(l *lane) bool {
 	switch {
 	case len(l.attempts) > 0 || l.tests.any() || l.table.read != nil || l.table.hasMore || l.table.nextDue != 0:

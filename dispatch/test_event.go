@@ -47,10 +47,9 @@ func (s *scheduler) takeSlotBack(test *testSlot) {
 var errStopping = fault.New(fault.Unavailable, "shutting_down", "The server is shutting down; try again later.")
 
 // Test makes a test event and sends it to one subscription at once. The event is the example of eventType in the catalogue; if that is
-// empty, it is a webhook_test. It ignores the subscription's health and does not change it. It returns the record of the attempt,
-// whether it succeeded or failed. An error means that there is no record. It waits for a slot like a delivery, so Run must be running.
-// It does not wait for the rate limit, but takes a token if there is one. Faults: those of the store's BeginTest; Unavailable while
-// the server stops.
+// empty, it is a webhook_test. It ignores the subscription's health and does not change it. It returns the record of the attempt, whether
+// it succeeded or failed. An error means that there is no record. It waits for a slot like a delivery, so Run must be running. It does not
+// wait for the rate limit, but takes a token if there is one. Faults: those of the store's BeginTest; Unavailable while the server stops.
 func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Attempt, error) {
 	row, err := d.store.SubscriptionRow(ctx, organization, subscriptionID)
 	if err != nil {

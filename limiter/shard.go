@@ -17,8 +17,7 @@ func (w *window) result(allowed bool, limit int64, now time.Duration) Result {
 }
 
 // generation contains the windows that started between two rotations. The map contains indexes into the slice, so counting is
-// one lookup and one addition. A map of windows would need a second lookup for the write. The zero value is empty and
-// ready.
+// one lookup and one addition. A map of windows would need a second lookup for the write. The zero value is empty and ready.
 type generation struct {
 	index   map[int64]uint32
 	windows []window
@@ -26,10 +25,9 @@ type generation struct {
 
 // shard contains some of the keys under one lock.
 //
-// Windows are never deleted one by one. New ones go into the young generation. Once per window length, the shard
-// rotates: young becomes old, and the former old generation is dropped. Two rotations are at least one window length
-// apart, so everything that is dropped has ended. This costs nothing per request and needs no goroutine. It also frees
-// the memory after a rush, which deleting from a map would not.
+// Windows are never deleted one by one. New ones go into the young generation. Once per window length, the shard rotates: young becomes
+// old, and the former old generation is dropped. Two rotations are at least one window length apart, so everything that is dropped has
+// ended. This costs nothing per request and needs no goroutine. It also frees the memory after a rush, which deleting from a map would not.
 type shard struct {
 	mu           sync.Mutex
 	lastRotation time.Duration // since the limiter's start

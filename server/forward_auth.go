@@ -58,10 +58,9 @@ func neededPermissions(needed string) access.Scope {
 	return access.NewScope(strings.Split(needed, "+")...)
 }
 
-// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the
-// headers. No is a problem document. The API key of the proxied request is checked and counted as in a request to Keyhook.
-// Everything else in the request comes from the client and is ignored: the query, the body, the organization and the identity
-// headers.
+// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the headers.
+// No is a problem document. The API key of the proxied request is checked and counted as in a request to Keyhook. Everything else
+// in the request comes from the client and is ignored: the query, the body, the organization and the identity headers.
 func (h *handlers) authorize(c *call) error {
 	dialect, needed, _ := parseForwardAuth(c.Request.URL.Path)
 	c.dialect = dialect

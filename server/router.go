@@ -9,9 +9,8 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-// router finds the route of a request. It uses only the trees of httprouter. It does not use the ServeHTTP of httprouter, for two
-// reasons. ServeHTTP redirects a path without the last slash with a 301, which turns POST into GET. And it responds to
-// OPTIONS without a credential.
+// router finds the route of a request. It uses only the trees of httprouter. It does not use the ServeHTTP of httprouter, for two reasons.
+// ServeHTTP redirects a path without the last slash with a 301, which turns POST into GET. And it responds to OPTIONS without a credential.
 type router struct {
 	routes  []route
 	matched []*route // the routes that match paths by themselves

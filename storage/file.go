@@ -65,8 +65,7 @@ type (
 func Rekey(ctx context.Context, o Options, change KeyChange) (result Rekeyed, err error) {
 	// Check this first, because the engine creates a lock file.
 	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
-			"set storage.path to the file whose key is to change")
+		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path), "set storage.path to the file whose key is to change")
 	}
 	o, err = o.complete()
 	if err != nil {

@@ -107,9 +107,7 @@ func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.
 		Reads: pools.reads, Logs: pools.logs, IDs: memory.IDs, Policy: o.Policy, Pending: memory.Pending(),
 		Hold: memory.Hold, KeepEvents: o.KeepEvents, TrustedTime: observed.TrustedTime,
 	})
-	events := queue.New(queue.Options{
-		File: file, Memory: memory, Keys: keys, History: past, Reads: pools.reads, Replays: pools.replays,
-	})
+	events := queue.New(queue.Options{File: file, Memory: memory, Keys: keys, History: past, Reads: pools.reads, Replays: pools.replays})
 	people := directory.New(file, pools.reads, pools.logs, memory.Quotas, directory.Hooks{
 		Audit: events.Audit, AuditCost: events.AuditCost, WebhooksChanged: events.AllSubscriptionsChanged,
 	})

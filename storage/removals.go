@@ -78,10 +78,9 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 	})
 }
 
-// EraseUser removes the personal data of a user: name, e-mail address and external id. All credentials of the user are refused from
-// the next request on, and nobody can use the user again. The copies of the data in the history are removed soon after; see
-// access.Erasure. The operation is idempotent. Faults: NotFound; Conflict for the built-in user, for a service account and for the
-// last active operator.
+// EraseUser removes the personal data of a user: name, e-mail address and external id. All credentials of the user are refused from the
+// next request on, and nobody can use the user again. The copies of the data in the history are removed soon after; see access.Erasure.
+// The operation is idempotent. Faults: NotFound; Conflict for the built-in user, for a service account and for the last active operator.
 func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
 	return sqlite.Returning(ctx, s.File, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *sqlite.Tx) (access.Erasure, error) {
 		u, e, err := directory.PrepareErasure(t, id)

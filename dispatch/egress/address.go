@@ -22,9 +22,8 @@ var ErrDenied = fmt.Errorf("%w by the operator", ErrBlocked)
 // The first rule that matches an address decides: DeniedNetworks, AllowedNetworks, the reserved networks, the addresses
 // of this machine.
 type Policy struct {
-	// DeniedNetworks are always refused. Use them for public addresses that lead inside, such as one that a router
-	// forwards to this machine. No interface shows such an address. IPv4 networks also cover the IPv6 addresses that
-	// embed them.
+	// DeniedNetworks are always refused. Use them for public addresses that lead inside, such as one that a router forwards
+	// to this machine. No interface shows such an address. IPv4 networks also cover the IPv6 addresses that embed them.
 	DeniedNetworks []netip.Prefix
 	// AllowedNetworks are exceptions from the later rules, for receivers on a private network of the operator. An
 	// exception may be a network that embeds IPv4 addresses, such as 64:ff9b::/96 of NAT64. It opens all of IPv4 behind

@@ -121,10 +121,9 @@ const (
 // Pool is an amount that payers share.
 type Pool struct{ Capacity, Used int }
 
-// Share returns how much a payer that uses mine may use in all. It may take what is free beyond the reserve.
-// When less is free, it may take half of what it leaves to others. So a newcomer always finds room, even if the others
-// never return theirs. Of 256 slots, one payer leaves 32 free, and so do ten payers. The first newcomer
-// then gets 10 at once, the next 7, the next 5.
+// Share returns how much a payer that uses mine may use in all. It may take what is free beyond the reserve. When less is free,
+// it may take half of what it leaves to others. So a newcomer always finds room, even if the others never return theirs. Of 256
+// slots, one payer leaves 32 free, and so do ten payers. The first newcomer then gets 10 at once, the next 7, the next 5.
 func (p Pool) Share(mine int) int {
 	available := max(p.Capacity-p.Used+mine, 0) // not used by others
 	return max(available-p.Capacity/reserveDivisor, available/newcomerDivisor)

@@ -62,9 +62,9 @@ func TestErrors(t *testing.T) {
 		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},
 		"unknown error":             {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the response is not valid HTTP"},
 		"panic":                     {"https://a.example", panicking{}, "protocol_error: the request could not be sent"},
-		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: the URL of the subscription is not valid"},
-		"no host":                   {"https:", failing{}, "protocol_error: the URL of the subscription is not valid"},
-		"another scheme":            {"ftp://a.example", failing{}, "protocol_error: the URL of the subscription must begin with https://"},
+		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: nothing was sent: the URL of the subscription is not valid"},
+		"no host":                   {"https:", failing{}, "protocol_error: nothing was sent: the URL of the subscription is not valid"},
+		"another scheme":            {"ftp://a.example", failing{}, "protocol_error: nothing was sent: the URL of the subscription must begin with https://, unless egress.allow_http is set"},
 	} {
 		t.Run(name+" is reported by its class, not by its text", func(t *testing.T) {
 			t.Parallel()
@@ -94,12 +94,12 @@ func TestErrors(t *testing.T) {
 		t.Parallel()
 		a := newAttempt(secretURL("https://a.example"))
 		a.target.Secret, a.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
-		if r := sendOne(t, a, sender.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
+		if r := sendOne(t, a, sender.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: nothing was sent: the signing secret cannot be unsealed; rotate the secret" {
 			t.Errorf("got %q", r.Failure.String())
 		}
 		a = newAttempt(secretURL("https://a.example"))
 		a.target.Secret = webhook.KnownSecret("whsec_!")
-		if r := sendOne(t, a, sender.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be used; rotate it" {
+		if r := sendOne(t, a, sender.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: nothing was sent: the signing secret cannot be used; rotate it" {
 			t.Errorf("got %q", r.Failure.String())
 		}
 	})

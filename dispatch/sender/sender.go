@@ -104,10 +104,9 @@ func (s *Sender) exchange(ctx context.Context, a *Attempt, now time.Time) {
 	}
 }
 
-// roundTrip sends the request. A receiver may close an idle connection while the request is on its way there. Then the request
-// goes out again, until a new connection has carried it. http.Transport alone repeats it too rarely: not after a part of a long
-// body was written. Each repetition uses up one idle connection, so their number is limited. After the end of the context, no
-// request gets a connection.
+// roundTrip sends the request. A receiver may close an idle connection while the request is on its way there. Then the request goes out
+// again, until a new connection has carried it. http.Transport alone repeats it too rarely: not after a part of a long body was written.
+// Each repetition uses up one idle connection, so their number is limited. After the end of the context, no request gets a connection.
 func (s *Sender) roundTrip(r *http.Request, content []byte, p *progress) (*http.Response, error) {
 	for {
 		p.connected, p.reused = false, false

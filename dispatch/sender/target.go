@@ -30,12 +30,12 @@ func (s *Sender) Prepare(t webhook.Target) *Target {
 	case err != nil || u.Host == "":
 		unusable = "the URL of the subscription is not valid"
 	case u.Scheme != "https" && !(s.options.AllowHTTP && u.Scheme == "http"):
-		unusable = "the URL of the subscription must begin with https://"
+		unusable = "the URL of the subscription must begin with https://, unless egress.allow_http is set"
 	case prepared.setSigners() != nil:
 		unusable = "the signing secret cannot be used; rotate it"
 	}
 	if unusable != "" {
-		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: unusable}
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: webhook.NothingSent + unusable}
 		return prepared
 	}
 	for _, h := range t.Headers {

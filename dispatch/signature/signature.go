@@ -1,6 +1,5 @@
-// Package signature owns the signatures of deliveries: how Keyhook makes them, and how a receiver checks them. It does
-// not know subscriptions, queues or connections. It imports nothing else of Keyhook, so any receiver written in Go may
-// use it.
+// Package signature owns the signatures of deliveries: how Keyhook makes them, and how a receiver checks them. It does not
+// know subscriptions, queues or connections. It imports nothing else of Keyhook, so any receiver written in Go may use it.
 //
 // Every delivery is signed twice with the same secret. A receiver checks the scheme that it prefers:
 //

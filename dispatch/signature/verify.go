@@ -58,9 +58,8 @@ func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	}), v.checkTime(time.Unix(sent, 0), now))
 }
 
-// VerifyStandard checks a delivery by the headers webhook-id, webhook-timestamp and webhook-signature of Standard
-// Webhooks. One matching signature is enough. Signatures of other versions than v1 are skipped. It returns the same errors as
-// Verify.
+// VerifyStandard checks a delivery by the headers webhook-id, webhook-timestamp and webhook-signature of Standard Webhooks.
+// One matching signature is enough. Signatures of other versions than v1 are skipped. It returns the same errors as Verify.
 func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time) error {
 	id, err := singleValue(header, idHeader)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,12 +43,23 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err := c.confirm(path, body); err != nil {
 		return err
 	}
-	err = c.show.print(c, path, body)
-	if client.IsNotFound(err) {
-		return fault.AdviseMissing(err, "check the id, and --%s: a command sees one organization", client.FlagOrganization)
-	}
-	return err
+	return advise(c.show.print(c, path, body), path)
 }
+
+// advise adds what to do about the refusal of a request. What operators name belongs to no organization.
+func advise(err error, path string) error {
+	p, _ := errors.AsType[client.Problem](err)
+	mend := client.Mend(p.Code)
+	if mend == "" {
+		return err
+	}
+	if p.Code == "not_found" && !ofAll.MatchString(path) {
+		mend += ", and --" + client.FlagOrganization + ": a command sees one organization"
+	}
+	return fault.AdviseMissing(err, "%s", mend)
+}
+
+var ofAll = regexp.MustCompile(`^/api/v1/(plans|roles|permissions|organizations|users/[^/]*/$)`)
 
 // all is the value of --organization for a list of the items of all organizations.
 const all = "all"

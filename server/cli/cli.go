@@ -72,8 +72,7 @@ server on another machine, give --url and --token.`,
 	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
 		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck(), leak.New())
 	add(groupClients, newApply(), newAPI(), newToken())
-	add(groupOther, demo.New(o.Schema), bench.New(), receive.NewListen(), receive.NewVerify(),
-		about.NewLicenses(), about.NewVersion())
+	add(groupOther, demo.New(o.Schema), bench.New(), receive.NewListen(), receive.NewVerify(), about.NewLicenses(), about.NewVersion())
 	for _, n := range nouns {
 		add(groupClients, n.command())
 	}

@@ -95,11 +95,11 @@ var subscriptionNoun = noun{name: "subscriptions", path: "/api/v1/webhooks/subsc
 		},
 		{
 			verb: "test", short: "Send a test event now",
-			long:    "The exit code is 1 if the receiver does not accept the event.",
+			long:    "The exit code is 1 if the event is not accepted.",
 			example: "sub_01h455vb4pex5vsknk084sn02q\nsub_01h455vb4pex5vsknk084sn02q --event-type order.paid",
 			method:  "POST", path: "{}/test/",
 			fields: []field{{member: "event_type", usage: "send the example of this type in the catalogue (default: a webhook_test event)", value: identifier("type")}},
-			show:   thing{condition: condition{"outcome", "succeeded", "the receiver did not accept the test event"}},
+			show:   thing{condition: condition{"outcome", "succeeded", "the test event was not accepted"}},
 		},
 		{
 			verb: "replay", short: "Send the events that a subscription did not get",

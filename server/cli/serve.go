@@ -80,8 +80,14 @@ func Listen(setting, address string) (net.Listener, error) {
 	if system, is := errors.AsType[syscall.Errno](err); is {
 		err = system // without the operation and the address, which the sentence names
 	}
-	return nil, fault.Advise(fmt.Errorf("%w on %s (%s): %w", errListen, address, setting, err),
-		"stop the program that uses this port, or set another port or address of this machine")
+	mend := "set another port or address of this machine"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		mend = "stop the program that uses this port, or " + mend
+	case errors.Is(err, syscall.EACCES):
+		mend = "set a port above 1023, with a proxy before it, or give the process CAP_NET_BIND_SERVICE"
+	}
+	return nil, fault.Advise(fmt.Errorf("%w on %s (%s): %w", errListen, address, setting, err), "%s", mend)
 }
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.

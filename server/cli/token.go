@@ -44,7 +44,7 @@ func newToken() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.show.print(c, path, body)
+		return advise(c.show.print(c, path, body), path)
 	}
 	return group
 }

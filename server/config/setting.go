@@ -85,8 +85,8 @@ const EnvFile = envPrefix + "CONFIG"
 // EnvWebhookSecret is the environment variable with the signing secret of a subscription, for commands that verify.
 const EnvWebhookSecret = envPrefix + "WEBHOOK_SECRET"
 
-// otherVariables belong to the commands that are clients or receivers, and to the tests.
-var otherVariables = []string{EnvFile, EnvWebhookSecret, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "TEST_REQUIRE"}
+// otherVariables belong to the commands that are clients or receivers, to compose.yaml, and to the tests.
+var otherVariables = []string{EnvFile, EnvWebhookSecret, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "IMAGE", envPrefix + "TEST_REQUIRE"}
 
 // unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting. Kubernetes sets
 // some in every pod for a Service whose name begins with keyhook.

@@ -133,7 +133,7 @@ func TestRefusedSettings(t *testing.T) {
 		refusal{"an address of another machine", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--metrics.listen=192.0.2.1:80")
 			return []string{"metrics.listen"}
-		}, 7, "address of this machine"},
+		}, 7, "cannot assign requested address; set another port or address of this machine"},
 	)
 }
 

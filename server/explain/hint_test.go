@@ -19,6 +19,7 @@ func TestHintOf(t *testing.T) {
 		"http_status: 404": explain.CheckPath, "http_status: 405": explain.CheckPath, "http_status: 410": explain.CheckPath,
 		"http_status: 413": explain.ReceiverRefuses, "http_status: 429": explain.ReceiverRateLimit, "http_status: 499": explain.ReceiverRefuses,
 		"http_status: 500": explain.ReceiverError, "http_status: 503": explain.ReceiverError,
+		"protocol_error: the response is not HTTP": explain.ReceiverError, "protocol_error: nothing was sent: the URL is not valid": "",
 		"dns_error: the host name does not exist": explain.CheckHost, "tls_error: the handshake failed": explain.CheckCertificate,
 	} {
 		if got := explain.HintOf(failure); got != want {

@@ -129,6 +129,9 @@ var causes = map[webhook.FailureClass]Hint{
 // HintOf returns the hint for the error of an attempt, or for the last error of a subscription.
 func HintOf(failure string) Hint {
 	class, text, _ := strings.Cut(failure, ": ")
+	if strings.HasPrefix(text, webhook.NothingSent) {
+		return ""
+	}
 	if webhook.FailureClass(class) != webhook.HTTPStatus {
 		return causes[webhook.FailureClass(class)]
 	}

@@ -45,15 +45,13 @@ type Limits struct {
 	Observer   ConnectionObserver // nil observes nothing
 }
 
-// Listener is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
-// address, or the /64 of an IPv6 host. So has the /56 around it. Trusted proxies have no limit, because each one carries many
-// clients. Loopback has one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is
-// not counted.
+// Listener is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4 address,
+// or the /64 of an IPv6 host. So has the /56 around it. Trusted proxies have no limit, because each one carries many clients.
+// Loopback has one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is not counted.
 //
-// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is in use
-// only during a request with a valid credential; see MarkBusy. Otherwise anybody could keep it in use with half a body, or with a
-// response that nobody reads. For the same reason, an organization has at most as many in use as remain. If all are in use, Accept
-// waits.
+// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is in use only
+// during a request with a valid credential; see MarkBusy. Otherwise anybody could keep it in use with half a body, or with a response
+// that nobody reads. For the same reason, an organization has at most as many in use as remain. If all are in use, Accept waits.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -75,9 +73,7 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 	if limits.Observer == nil {
 		limits.Observer = noObserver{}
 	}
-	limited := &Listener{
-		Listener: l, limits: limits, log: log, clients: held{}, idle: list.New(), inUse: map[int64]int{},
-	}
+	limited := &Listener{Listener: l, limits: limits, log: log, clients: held{}, idle: list.New(), inUse: map[int64]int{}}
 	limited.roomOrClosed.L = &limited.mu
 	return limited
 }

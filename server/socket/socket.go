@@ -130,9 +130,8 @@ func (l *listener) Close() error {
 // ErrForeignProcess is returned by Dial if the process that listens cannot be the server of the database.
 var ErrForeignProcess = errors.New("a process of another user listens")
 
-// Dial connects to the socket at a path. It returns ErrForeignProcess unless the process that listens belongs to this user, to root
-// or to the owner of the database. While no server runs, anyone can make a socket of that name in a directory such as
-// /tmp.
+// Dial connects to the socket at a path. It returns ErrForeignProcess unless the process that listens belongs to this user, to
+// root or to the owner of the database. While no server runs, anyone can make a socket of that name in a directory such as /tmp.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	name, release, err := address(path)
 	if err != nil {

@@ -19,9 +19,8 @@ func NewScope(keys ...string) Scope {
 	return Scope{slices.Compact(sorted)}
 }
 
-// ParseScope reads a space-delimited list of permission keys, as OAuth 2.0 writes scopes (RFC 6749 section 3.3). It drops
-// extra spaces and repetitions. malformed lists the words that are not permission keys, in their order. The store checks
-// whether the other keys exist.
+// ParseScope reads a space-delimited list of permission keys, as OAuth 2.0 writes scopes (RFC 6749 section 3.3). It drops extra spaces
+// and repetitions. malformed lists the words that are not permission keys, in their order. The store checks whether the other keys exist.
 func ParseScope(s string) (scope Scope, malformed []string) {
 	var keys []string
 	for token := range strings.SplitSeq(s, " ") {

@@ -48,8 +48,7 @@ type credentialUse struct {
 }
 
 // Used notes a request with p's credential, and what its checks decided. It does not block: KeepUses writes the time and the counts, about
-// once a minute per credential. After the first call for any principal, no start creates a bootstrap token; see
-// EnsureBootstrapToken.
+// once a minute per credential. After the first call for any principal, no start creates a bootstrap token; see EnsureBootstrapToken.
 func (d *Directory) Used(p access.Principal, use access.KeyUse) {
 	if !d.firstRequest.Load() { // only the first request writes it, because all requests share it
 		d.firstRequest.Store(true)

@@ -1,7 +1,6 @@
-// Package directory owns the changes of who may do what: organizations, users, members, roles, permissions, plans, API keys, access
-// tokens and sessions. It does not know events, subscriptions or how the audit log is kept: Hooks do that. What also ends something in
-// other tables is a function of a transaction: the owner of the transaction calls it. The principals of credentials are in package
-// principal.
+// Package directory owns the changes of who may do what: organizations, users, members, roles, permissions, plans, API keys, access tokens
+// and sessions. It does not know events, subscriptions or how the audit log is kept: Hooks do that. What also ends something in other
+// tables is a function of a transaction: the owner of the transaction calls it. The principals of credentials are in package principal.
 package directory
 
 import (

@@ -179,9 +179,8 @@ func (d *Directory) addKey(
 // and the metadata of the old key, and takes over its external id. The old key is revoked; with a grace, it expires after the grace at the latest.
 //
 // The new key belongs to by's user, even if the old key had another creator, because a key acts as its creator. But a key of the
-// service account stays one; see ownerAfter. The new
-// scope is the old scope, narrowed to the permissions of that user's role and of by's credential. So a rotation never grants
-// more than a creation by the same caller, and a key that rotates itself keeps its scope.
+// service account stays one; see ownerAfter. The new scope is the old scope, narrowed to the permissions of that user's role and of
+// by's credential. So a rotation never grants more than a creation by the same caller, and a key that rotates itself keeps its scope.
 //
 // A key can be rotated once; then rotate its successor. Otherwise one key would become two. Faults: NotFound; Conflict if the
 // key was rotated, is revoked or has expired, or if the user is not a member; Forbidden if the plan lacks API keys; Invalid if

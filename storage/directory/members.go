@@ -65,9 +65,8 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 	})
 }
 
-// RemoveMember removes a user from an organization. The user's credentials there are refused from the next request on.
-// Faults: NotFound, also if the user is not a member; Conflict for the last active operator, and for a service account with
-// live keys.
+// RemoveMember removes a user from an organization. The user's credentials there are refused from the next request on. Faults:
+// NotFound, also if the user is not a member; Conflict for the last active operator, and for a service account with live keys.
 func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
 	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		in, who, err := membership(t, organization, user)

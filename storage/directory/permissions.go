@@ -71,9 +71,8 @@ func unknownPermissions(from sqlite.Reader, named access.Scope) (access.Scope, e
 	return named.Minus(known), err
 }
 
-// CreatePermission creates a permission, which is never a built-in one. The built-in roles grant it from the next request on; an
-// internal permission only the role operator, and likewise a platform: permission.
-// Faults: Conflict if the key is taken.
+// CreatePermission creates a permission, which is never a built-in one. The built-in roles grant it from the next request on;
+// an internal permission only the role operator, and likewise a platform: permission. Faults: Conflict if the key is taken.
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn, p.Internal = false, p.Internal || access.IsPlatform(p.Key)
 	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {

@@ -91,10 +91,9 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 	})
 }
 
-// UpdateUser changes a user. All credentials of an inactive user are refused from the next request on. Faults: NotFound;
-// Conflict if the e-mail address or the external id is taken, and for the last active operator; Invalid for an e-mail address or
-// an external id of a service account; Forbidden if the change lets
-// somebody else act as the user, and the user has more permissions than by.
+// UpdateUser changes a user. All credentials of an inactive user are refused from the next request on. Faults: NotFound; Conflict
+// if the e-mail address or the external id is taken, and for the last active operator; Invalid for an e-mail address or an external
+// id of a service account; Forbidden if the change lets somebody else act as the user, and the user has more permissions than by.
 func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
 		before, err := changeableUser(t, id)

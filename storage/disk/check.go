@@ -61,9 +61,8 @@ func mayUse(name string, rights uint32) error {
 	return nil
 }
 
-// CheckKinds refuses files beside the database at path that SQLite must not open. These are links, pipes, directories
-// and hard links to other files. So are files of users other than this one and the owner of the database. The error is
-// ErrAccess.
+// CheckKinds refuses files beside the database at path that SQLite must not open. These are links, pipes, directories and
+// hard links to other files. So are files of users other than this one and the owner of the database. The error is ErrAccess.
 func CheckKinds(path string) error {
 	users := trusted(path)
 	return checkEach(Database(path)[1:], func(name string, info fs.FileInfo) error { return checkOwn(name, info, users...) })

@@ -21,10 +21,9 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 // Locate follows the symbolic links in a path, as Resolve does, and returns the user who must access the file. The file
 // and directories on the way may be missing.
 //
-// A process that is not root accesses files as itself. Root acts as the user who can change what the path leads to: the
-// last owner on the way that is not root. Otherwise that user could replace a directory by a link between two system
-// calls. Root would then write to the link's target. Root follows a link of another user with the rights of the link's
-// owner. The owner of the target does not matter.
+// A process that is not root accesses files as itself. Root acts as the user who can change what the path leads to: the last owner on
+// the way that is not root. Otherwise that user could replace a directory by a link between two system calls. Root would then write to
+// the link's target. Root follows a link of another user with the rights of the link's owner. The owner of the target does not matter.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
 	isDecided := user.UID != 0
@@ -79,9 +78,8 @@ func ownerOf(info fs.FileInfo) User {
 	return User{int(stat.Uid), int(stat.Gid)}
 }
 
-// CheckReplaceable refuses a directory in which other users could replace the files of root by links. That is a
-// directory of root that its group or everybody may write to, without the sticky bit. The directories above it count
-// too.
+// CheckReplaceable refuses a directory in which other users could replace the files of root by links. That is a directory
+// of root that its group or everybody may write to, without the sticky bit. The directories above it count too.
 func (u User) CheckReplaceable(dir string) error {
 	if Self().UID != 0 || u.UID != 0 {
 		return nil

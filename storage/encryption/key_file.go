@@ -80,9 +80,8 @@ func hasKey(keys []seal.Key, id string) bool {
 // keyFileLimit is larger than any key file.
 const keyFileLimit = 64 << 10
 
-// write replaces the contents of the file. After a crash, the file has the old keys or the new ones. When write
-// returns, the keys are on the disk and may be used. It creates a file of its own first, because others might be able
-// to read an existing one.
+// write replaces the contents of the file. After a crash, the file has the old keys or the new ones. When write returns, the keys
+// are on the disk and may be used. It creates a file of its own first, because others might be able to read an existing one.
 func (f keyFile) write(keys ...seal.Key) error {
 	var text strings.Builder
 	for _, k := range keys {

@@ -31,10 +31,9 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 	return page, err
 }
 
-// AuditNames returns what a text may name in the audit log of an organization: a public id or the name of a plan, a role or a
-// permission, or the public id of what has this external id. Everywhere says that the caller may read all organizations and users.
-// Several organizations may use the same external id for their subscriptions and their API keys, so access.AllOrganizations finds
-// none of these.
+// AuditNames returns what a text may name in the audit log of an organization: a public id or the name of a plan, a role or a permission,
+// or the public id of what has this external id. Everywhere says that the caller may read all organizations and users. Several
+// organizations may use the same external id for their subscriptions and their API keys, so access.AllOrganizations finds none of these.
 func (h *History) AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error) {
 	names := []string{text}
 	if access.LooksLikeID(text) {

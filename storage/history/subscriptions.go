@@ -98,9 +98,8 @@ func (h *History) SubscriptionID(ctx context.Context, organization int64, extern
 // schedulesPerRead limits how long one read of Schedules takes.
 const schedulesPerRead = 500
 
-// Schedules returns when the deliveries of subscriptions of an organization are sent, by public id. It leaves out deleted
-// subscriptions, because nothing is sent to them. Faults: Unavailable for several subscriptions, if too many reads of the organization's
-// logs are running.
+// Schedules returns when the deliveries of subscriptions of an organization are sent, by public id. It leaves out deleted subscriptions,
+// because nothing is sent to them. Faults: Unavailable for several subscriptions, if too many reads of the organization's logs are running.
 func (h *History) Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error) {
 	found := make(map[string]webhook.Schedule, len(ids))
 	hold, from := h.o.Hold(), h.o.Reads.In(ctx)

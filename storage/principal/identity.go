@@ -13,11 +13,10 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as
-// external id. If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in
-// by e-mail makes the subject the user's external id. So a person who gets the address later does not become this user. The
-// organization is the one that the issuer names; if none, the user's only organization; else the named one, by its id or its
-// external id, which may be empty.
+// PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as external id.
+// If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in by e-mail makes the
+// subject the user's external id. So a person who gets the address later does not become this user. The organization is the one that
+// the issuer names; if none, the user's only organization; else the named one, by its id or its external id, which may be empty.
 //
 // Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user
 // does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
@@ -68,8 +67,7 @@ func (r *Reader) readIdentity(ctx context.Context, i access.Identity, named stri
 			return nil, err
 		}
 	}
-	return nil, fault.New(fault.Unavailable, "storage_unavailable",
-		"The user of this token is being changed at the moment; try again.")
+	return nil, fault.New(fault.Unavailable, "storage_unavailable", "The user of this token is being changed at the moment; try again.")
 }
 
 // maxBindings limits the tries of a sign-in by e-mail while other requests change the same user. The first try binds the subject,
@@ -138,8 +136,7 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 	case len(rows) == 1 || oldest:
 		return rows[0], nil
 	case named == "":
-		return 0, fault.New(fault.Malformed, "organization_required",
-			"The user of this token belongs to several organizations.")
+		return 0, fault.New(fault.Malformed, "organization_required", "The user of this token belongs to several organizations.")
 	}
 	return r.membershipNamed(ctx, user, named)
 }

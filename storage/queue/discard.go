@@ -18,9 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are
-// never sent, and their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller
-// can repeat it.
+// Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are never
+// sent, and their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller can repeat it.
 //
 // Faults: NotFound; Unavailable if the context ends first.
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
@@ -128,9 +127,8 @@ func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization
 	return dropped, errors.Join(d.err, err)
 }
 
-// DropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to
-// orphansPerPass subscriptions. The next pass continues after them, so every subscription gets its turn, and retention
-// never waits long.
+// DropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to orphansPerPass
+// subscriptions. The next pass continues after them, so every subscription gets its turn, and retention never waits long.
 func (q *Queue) DropOrphans(ctx context.Context) error {
 	for _, row := range q.pending.Orphaned(orphansPerPass) {
 		if err := q.change(ctx, sqlite.Work{Cost: dropBatch}, func(t *tx) error {

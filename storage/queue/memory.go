@@ -162,9 +162,8 @@ func returning[T any](ctx context.Context, q *Queue, work sqlite.Work, fn func(*
 	return sqlite.Returning(ctx, q.o.File, work, func(now *sqlite.Tx) (T, error) { return fn(q.o.Memory.with(now)) })
 }
 
-// The numbers of events and audit events follow the order of writing. Their times do too, unless the clock was ahead
-// and was set back. Retention relies on that order, because it reads only the lowest numbers. So does a replay, which
-// searches the numbers for a time.
+// The numbers of events and audit events follow the order of writing. Their times do too, unless the clock was ahead and was set back.
+// Retention relies on that order, because it reads only the lowest numbers. So does a replay, which searches the numbers for a time.
 //
 // So the writer remembers up to which row the order is broken.
 

@@ -14,9 +14,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of
-// the subscriptions, the counts of the minute, and an audit event for each change of a status. It returns the new states in the
-// order of the results.
+// Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of the subscriptions,
+// the counts of the minute, and an audit event for each change of a status. It returns the new states in the order of the results.
 func (q *Queue) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
 	settled, err := returning(ctx, q, sqlite.Work{Cost: 2 * len(results), Whole: true}, func(t *tx) ([]webhook.Settled, error) {
 		return t.record(results)

@@ -110,9 +110,8 @@ func excludedTypes(sub webhook.Subscription, withoutAudit bool) string {
 	return history.HiddenTypes(withoutAudit || !audit.Receives(sub))
 }
 
-// replayable is the condition for events that a replay delivers. args returns its parameters. Test
-// events are left out, and so are events about the subscription itself. An event about the health of another subscription
-// was not missed: only some subscriptions receive it.
+// replayable is the condition for events that a replay delivers. args returns its parameters. Test events are left out, and so are events
+// about the subscription itself. An event about the health of another subscription was not missed: only some subscriptions receive it.
 var replayable = `
 	e.created_at >= :since AND e.created_at < :until AND ` + fanout.Wanted + `
 	AND e.about IS NOT :subscription

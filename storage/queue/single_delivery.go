@@ -72,9 +72,8 @@ func (t *tx) jobOfAttempt(subscription, attempt, at int64) (job webhook.Job, err
 	return job, err
 }
 
-// BeginTest creates a test event for one subscription, with a single attempt that is in progress. The delivery is
-// never pending, so an interrupted test is not repeated. The event has the example of the catalogue for eventType. If that is empty,
-// it is of webhook.TestType.
+// BeginTest creates a test event for one subscription, with a single attempt that is in progress. The delivery is never pending, so an
+// interrupted test is not repeated. The event has the example of the catalogue for eventType. If that is empty, it is of webhook.TestType.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Invalid if there is no example; Limited if
 // the plan's bytes of the day do not suffice.

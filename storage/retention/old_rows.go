@@ -182,9 +182,8 @@ func oldRowsOf(table, at string) string {
 		SELECT id FROM next WHERE at < ?3 AND id < coalesce((SELECT min(id) FROM next WHERE at BETWEEN ?3 AND ?4), 1 << 62)`
 }
 
-// lastWithFewDeliveries returns the last event of a batch that takes the first of these events; 0 if there are none. A batch reads
-// every delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single event has
-// more.
+// lastWithFewDeliveries returns the last event of a batch that takes the first of these events; 0 if there are none. A batch reads every
+// delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single event has more.
 func lastWithFewDeliveries(t *sqlite.Tx, events []int64) (last int64, err error) {
 	left := deliveryBatch
 	for _, event := range events {

@@ -59,8 +59,7 @@ func (r *Reader) Period(ctx context.Context, since, until int64, all Range, diso
 }
 
 // firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it
-// returns the row after the range. In ordered rows the binary search takes about twenty steps, however long the history
-// is.
+// returns the row after the range. In ordered rows the binary search takes about twenty steps, however long the history is.
 func (r *Reader) firstEventSince(ctx context.Context, at int64, in Range) (int64, error) {
 	low, high := in.After+1, in.Last+1 // all rows before low are earlier, and no row from high on is
 	for low < high {

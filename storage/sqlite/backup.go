@@ -10,10 +10,9 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
-// Backup makes a consistent copy of a database. The copy gets its name after it is checked and on the disk. A
-// server may run meanwhile. Backup refuses with ErrForeignFile, backup.ErrExists, backup.ErrRunning, ErrNoSpace,
-// ErrDamaged, or a file system's error. A failure to remove older copies is a Report.Warning. c.Inspect fills in
-// Report.Contents.
+// Backup makes a consistent copy of a database. The copy gets its name after it is checked and on the disk. A server
+// may run meanwhile. Backup refuses with ErrForeignFile, backup.ErrExists, backup.ErrRunning, ErrNoSpace, ErrDamaged,
+// or a file system's error. A failure to remove older copies is a Report.Warning. c.Inspect fills in Report.Contents.
 //
 // As root, the process reads with the rights of the owner of the database. It writes with the rights of the owner of the
 // copy's directory (see disk.Locate).

@@ -51,9 +51,8 @@ type checkpointed struct {
 	Done int64 `db:"checkpointed"` // frames of the log that are in the database file too
 }
 
-// checkpoint copies the write-ahead log into the file, as far as readers permit. If the log is long, it restarts the
-// log. The first checkpoint is PASSIVE, which waits for nobody. It is our own, because SQLite hides errors of a
-// checkpoint that a commit makes.
+// checkpoint copies the write-ahead log into the file, as far as readers permit. If the log is long, it restarts the log. The first
+// checkpoint is PASSIVE, which waits for nobody. It is our own, because SQLite hides errors of a checkpoint that a commit makes.
 func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	commits := f.commits.Load()
 	if commits == f.checkpointer.done && !f.logLong.Load() {

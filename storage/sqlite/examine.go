@@ -25,9 +25,8 @@ const (
 	Outdated              // its schema is older; the next start upgrades it
 )
 
-// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
-// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it. Of the
-// hooks, it calls Prepare and Recognize.
+// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and creates nothing. It
+// checks less if the last owner left the file open: only the next owner may read all of it. Of the hooks, it calls Prepare and Recognize.
 func Examine(ctx context.Context, o Options) (_ State, err error) {
 	o = o.withDefaults()
 	if o.Path, _, err = disk.Resolve(o.Path); err != nil {

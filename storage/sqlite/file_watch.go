@@ -33,9 +33,8 @@ func (f *File) remember() error {
 	return nil
 }
 
-// lost reports whether one of our files was removed or replaced, and stops the file then. SQLite would go on writing to it, and
-// that data is lost when the process ends. So lost is called after every commit, before the callers are told that their data is
-// kept.
+// lost reports whether one of our files was removed or replaced, and stops the file then. SQLite would go on writing to it, and that
+// data is lost when the process ends. So lost is called after every commit, before the callers are told that their data is kept.
 func (f *File) lost() bool {
 	for _, known := range f.names {
 		info, err := os.Stat(known.name)

@@ -12,9 +12,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// After a crash the structure of the file is checked, so that damage is found before a request meets it. A small file is
-// checked first, at some 100 MB a second. A large file is checked table by table while it is in use, as long as the
-// write-ahead log allows.
+// After a crash the structure of the file is checked, so that damage is found before a request meets it. A small file is checked
+// first, at some 100 MB a second. A large file is checked table by table while it is in use, as long as the write-ahead log allows.
 const (
 	checkedFirst = 64 << 20         // bytes
 	checkLimit   = 60 * time.Second // per table, because the write-ahead log cannot restart meanwhile

@@ -29,8 +29,7 @@ type source struct {
 func openSource(ctx context.Context, path string) (*source, error) {
 	size, err := fileSize(path)
 	if err == nil && size == 0 {
-		err = fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path),
-			"set storage.path to where it is")
+		err = fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path), "set storage.path to where it is")
 	}
 	if err != nil {
 		return nil, err

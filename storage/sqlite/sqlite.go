@@ -1,6 +1,5 @@
-// Package sqlite owns the engine of the one SQLite file: open, lock, connections, the writer with its group commit,
-// schema and upgrades, checkpoints, integrity checks, snapshots, backup and restore. It knows no table; Hooks provide
-// what it needs to know about the contents.
+// Package sqlite owns the engine of the one SQLite file: open, lock, connections, the writer with its group commit, schema and upgrades,
+// checkpoints, integrity checks, snapshots, backup and restore. It knows no table; Hooks provide what it needs to know about the contents.
 //
 // One goroutine writes (see writer.go), pools of read-only connections read, and one process owns the file. So a row
 // can be claimed without a lease, and a cache can be exact.

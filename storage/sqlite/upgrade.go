@@ -19,9 +19,8 @@ import (
 // one of its table. A step must not change what Recognize reads, because Recognize runs before.
 type Step func(*Tx) error
 
-// upgrade leads a file of an older schema to the present one. It makes a copy first. All steps are one transaction, so
-// after a crash the file is the old one or the new one. If there is nothing to do, it removes the leftovers of an
-// interrupted upgrade.
+// upgrade leads a file of an older schema to the present one. It makes a copy first. All steps are one transaction, so after a
+// crash the file is the old one or the new one. If there is nothing to do, it removes the leftovers of an interrupted upgrade.
 func (f *File) upgrade(ctx context.Context) error {
 	if f.outdated == 0 {
 		_, err := f.nameCopy()
@@ -102,9 +101,8 @@ func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 	return err
 }
 
-// An upgrade makes a copy first, for a return to the earlier binary. PATH.before-vN is the file before it got schema N.
-// The copy ends in copyPart until the upgrade is durable. A copy with that name beside an old file is from an
-// interrupted upgrade, and is made again.
+// An upgrade makes a copy first, for a return to the earlier binary. PATH.before-vN is the file before it got schema N. The copy ends
+// in copyPart until the upgrade is durable. A copy with that name beside an old file is from an interrupted upgrade, and is made again.
 const copyPart = ".part"
 
 func (o Options) upgradeCopy(version int64) string {

@@ -39,9 +39,8 @@ type Work struct {
 	// small.
 	Reserve bool
 
-	// Whole means that only a failure of the file makes the write fail after its first change, because it makes all checks before.
-	// It gets no savepoint, so its rows can be written together with those of other writes. A failure after a change rolls all of
-	// them back.
+	// Whole means that only a failure of the file makes the write fail after its first change, because it makes all checks before. It
+	// gets no savepoint, so its rows can be written together with those of other writes. A failure after a change rolls all of them back.
 	Whole bool
 
 	// Measure returns the cost if only the writer can know it. It must not write.

@@ -14,19 +14,17 @@ type Size struct {
 	// History is the number of ended deliveries. Each has one successful attempt. They are spread over all
 	// subscriptions, ten per event.
 	History int
-	// Closed deliveries wait for disabled subscriptions. Failing ones wait for failing subscriptions whose next probe
-	// is minutes away. Later ones are due at healthy subscriptions in some minutes. None is due before the benchmark
-	// ends.
+	// Closed deliveries wait for disabled subscriptions. Failing ones wait for failing subscriptions whose next probe is
+	// minutes away. Later ones are due at healthy subscriptions in some minutes. None is due before the benchmark ends.
 	Closed, Failing, Later int
 }
 
 // fanOut is how many deliveries of the history share an event.
 const fanOut = 10
 
-// Grow fills a file like months of work. It writes millions of rows, for which Publish would need minutes. The file
-// must have some dozens of healthy subscriptions, and nobody may have it open. If Size asks for closed deliveries, a
-// quarter of the subscriptions becomes disabled. If it asks for failing ones, another quarter becomes failing. See
-// StaysHealthy.
+// Grow fills a file like months of work. It writes millions of rows, for which Publish would need minutes. The file must
+// have some dozens of healthy subscriptions, and nobody may have it open. If Size asks for closed deliveries, a quarter
+// of the subscriptions becomes disabled. If it asks for failing ones, another quarter becomes failing. See StaysHealthy.
 func Grow(tb testing.TB, path string, size Size) {
 	tb.Helper()
 	now := time.Now().UnixMilli()

@@ -105,14 +105,12 @@ func (s *Subscriptions) Count(t *sqlite.Tx, organization int64) (subscriptions, 
 	return int64(len(rows)), pending, nil
 }
 
-// UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries,
-// from any status. is_active false disables it. An empty change does nothing. A subscription that stops
-// receiving audit events loses the pending ones.
+// UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries, from any status.
+// is_active false disables it. An empty change does nothing. A subscription that stops receiving audit events loses the pending ones.
 //
-// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if
-// too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
-// external id; Limited if the organization has changed too much today, but for a pause; those of webhook.SubscriptionChange.CheckHost and
-// setHeaders.
+// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if too many
+// deliveries are pending to search them for audit events or to put them in order, or another subscription has the external id; Limited
+// if the organization has changed too much today, but for a pause; those of webhook.SubscriptionChange.CheckHost and setHeaders.
 func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	work := sqlite.Work{
 		Payer: organization,

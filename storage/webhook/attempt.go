@@ -165,6 +165,9 @@ const (
 	ProtocolError  FailureClass = "protocol_error" // the request could not be made, or the response could not be read
 )
 
+// NothingSent begins the text of a ProtocolError without a request.
+const NothingSent = "nothing was sent: "
+
 // FailureClasses lists all classes.
 func FailureClasses() []FailureClass {
 	return []FailureClass{DNSError, ConnectError, TLSError, TimeoutError, BlockedAddress, HTTPStatus, ProtocolError}

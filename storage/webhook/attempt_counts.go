@@ -19,8 +19,7 @@ func (d *Durations) Scan(src any) error {
 }
 
 // Quantile estimates the duration, in milliseconds, that the given part of the attempts did not exceed. It assumes that the
-// attempts between two bounds are spread evenly. Above the last bound it returns that bound. ok is false if there are no
-// attempts.
+// attempts between two bounds are spread evenly. Above the last bound it returns that bound. ok is false if there are no attempts.
 func (d Durations) Quantile(part float64) (ms float64, ok bool) {
 	var all int64
 	for _, n := range d {

@@ -219,9 +219,8 @@ func (b *bench) publishing(name, title string, fanout, batch, rate int) []measur
 	return []measurement{{name, title, publish, batch, fanout}}
 }
 
-// measure runs a load and waits until each delivery is recorded. It measures deliveries a second, or events or requests a second
-// without a subscription. With a rate of requests, it measures how long an event takes from the request that publishes it until
-// the receiver has it.
+// measure runs a load and waits until each delivery is recorded. It measures deliveries a second, or events or requests a second without a
+// subscription. With a rate of requests, it measures how long an event takes from the request that publishes it until the receiver has it.
 func (b *bench) measure(ctx context.Context, m measurement) error {
 	wanted := map[string]any{"url": b.hook.URL + "/" + m.name, "event_types": []string{"bench." + m.name}}
 	for range m.fanout {

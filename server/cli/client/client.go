@@ -330,10 +330,17 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// IsNotFound reports whether the server refused a request because it does not find an id.
-func IsNotFound(err error) bool {
-	p, is := errors.AsType[Problem](err)
-	return is && p.Code == "not_found"
+// Mend says what to do about a refusal, from its code, where a flag of a command or a setting of the server can change it.
+func Mend(code string) string {
+	switch code {
+	case "not_found":
+		return "check the id"
+	case "not_a_member":
+		return "give --" + FlagOrganization + " with an organization of this user"
+	case "https_required", "address_not_allowed":
+		return "or allow it on the server: egress.allow_http, egress.allowed_networks, or serve --dev on a machine for development"
+	}
+	return ""
 }
 
 // AdviceURL is the advice after a response that does not come from Keyhook. The URL may come from a flag or from the environment.
@@ -357,7 +364,7 @@ func adviseLocal(err error, database, path string) error {
 			"run this command as that user or as root, or give --%s and --%s", FlagURL, FlagToken)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fault.Advise(fmt.Errorf("no server is running for %s (socket %s)", database, path),
-			"start the server with \"keyhook serve\", give another database with --storage.path, or give --%s and --%s", FlagURL, FlagToken)
+			"start the server with \"keyhook serve\" (restart it if its socket was removed), give another database with --storage.path, or give --%s and --%s", FlagURL, FlagToken)
 	case errors.Is(err, socket.ErrForeignProcess):
 		return err
 	}

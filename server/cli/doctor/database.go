@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -159,7 +160,7 @@ type readiness struct {
 }
 
 // askReady asks the server of these settings: over the socket beside the database, or else at the address that it listens
-// on. A socket that does not respond may be left from a crash.
+// on, because some file systems have no sockets. A socket that does not respond may be left from a crash. Another server may have the address.
 func askReady(ctx context.Context, c config.Config) (readiness, error) {
 	const limit = 2500 * time.Millisecond // of both tries; container runtimes kill a health check after some seconds
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no response within %s", limit))
@@ -177,8 +178,25 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 	r, err := ask(ctx, address, address, &http.Transport{TLSClientConfig: anyName})
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		err = fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", address), "start it with \"keyhook serve\"")
+	} else if err == nil && isUnused(c.Storage.Path) {
+		err = fault.Advise(fmt.Errorf("no server is running for %s; %s is another server", c.Storage.Path, address),
+			"look why this one does not start, or set storage.path")
 	}
 	return r, err
+}
+
+// isUnused reports whether no process owns a database, as far as this user may know.
+func isUnused(database string) (unused bool) {
+	path, owner, err := disk.Resolve(database)
+	if err == nil {
+		err = owner.Do(func() error {
+			_, running := storage.Owner(path)
+			unused = !running
+			_, err := os.ReadFile(path + disk.Lock)
+			return err
+		})
+	}
+	return !errors.Is(err, fs.ErrPermission) && (unused || err != nil)
 }
 
 func ask(ctx context.Context, where, base string, transport *http.Transport) (readiness, error) {

@@ -248,6 +248,7 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 		{"how to allow an internal address", receiver.URL, nil, "problem", "dns", "add 127.0.0.1 to egress.allowed_networks", false},
 		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "dns", "remove the network of this address from egress.denied_networks", false},
 		{"a URL without TLS", "http://example.com/", nil, "problem", "url", "https_required", false},
+		{"what allows it", "http://example.com/", nil, "problem", "url", "Begin the URL with https://, or allow it on the server: egress.allow_http", false},
 		{"a receiver that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli"
+	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 // answers returns a handler that responds to /readyz with a status and a text.
@@ -22,6 +23,13 @@ func answers(status int, text string) http.Handler {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(text))
 	})
+}
+
+// owned returns the path of a database that a server without a socket owns.
+func owned(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	storagetest.OpenWith(t, storagetest.Options(t, path))
+	return path
 }
 
 const (
@@ -50,7 +58,7 @@ func TestHealthcheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewUnstartedServer(tt.handler)
-			args := []string{"healthcheck", "--listen=" + server.Listener.Addr().String(), "--storage.path=" + filepath.Join(t.TempDir(), "keyhook.db")}
+			args := []string{"healthcheck", "--listen=" + server.Listener.Addr().String(), "--storage.path=" + owned(t)}
 			switch {
 			case tt.handler == nil:
 				server.Listener.Close()
@@ -80,7 +88,7 @@ func TestHealthcheck(t *testing.T) {
 		t.Cleanup(server.Close)
 		_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 		for listen, want := range map[string]string{"0.0.0.0:" + port: "ready: http://localhost:" + port, ":" + port: "ready: http://localhost:" + port, "[::]:1": "http://localhost:1 (server.listen)"} {
-			_, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + listen, "--storage.path=" + filepath.Join(t.TempDir(), "keyhook.db"),
+			_, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + listen, "--storage.path=" + owned(t),
 				"--server.base_url=http://127.0.0.1:1"}) // of the proxy, which healthcheck does not ask
 			if !strings.Contains(stdout+stderr, want) {
 				t.Errorf("%s: output %q, errors %q", listen, stdout, stderr)
@@ -109,6 +117,22 @@ func TestHealthcheck(t *testing.T) {
 		server.Close()
 		if code, _, stderr := run(t, args); code != cli.ExitFailure || !strings.Contains(stderr, "server.listen") {
 			t.Errorf("left from a crash: code %d, errors %q", code, stderr)
+		}
+	})
+
+	t.Run("takes no other server for this one", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewServer(answers(200, ready))
+		t.Cleanup(server.Close)
+		never := filepath.Join(t.TempDir(), "keyhook.db")
+		stopped := filepath.Join(t.TempDir(), "keyhook.db")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, stopped))
+		stop()
+		for _, path := range []string{never, stopped, "/no/such/keyhook.db"} {
+			code, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + server.Listener.Addr().String(), "--storage.path=" + path})
+			if code != cli.ExitFailure || !strings.Contains(stderr, "no server is running for "+path) || !strings.Contains(stderr, "is another server") {
+				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
+			}
 		}
 	})
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/config"
 )
 
@@ -23,7 +24,11 @@ func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string)
 	address, err := policy.CheckURL(raw)
 	refusal, isRefused := errors.AsType[*egress.URLError](err)
 	if isRefused {
-		r.problem("url", refusal.Message, "A subscription to this URL is refused (%s).", refusal.Code)
+		mend := refusal.Message
+		if or := client.Mend(refusal.Code); or != "" {
+			mend = strings.TrimSuffix(mend, ".") + ", " + or
+		}
+		r.problem("url", mend, "A subscription to this URL is refused (%s).", refusal.Code)
 	} else {
 		r.ok("url", "A subscription may have the URL %s.", address)
 	}
