@@ -58,16 +58,49 @@ func TestWithdrawalsOnAFullDisk(t *testing.T) {
 				_, err := x.Directory.RotateKey(ctx, owner, x.By, rotated.ID, access.Mint("svc"), time.Hour)
 				return err
 			},
+			"an update of an organization by its back end": func() error {
+				_, err := x.Directory.PutOrganization(ctx, x.By, org.ID, access.OrganizationChange{Name: new("Acme 2")})
+				return err
+			},
+			"a new organization of a back end": func() error {
+				_, err := x.Directory.PutOrganization(ctx, x.By, "acme-9", access.OrganizationChange{Name: new("Acme 9"), Plan: new("growth")})
+				return err
+			},
+			"a new user of a back end": func() error {
+				_, err := x.Directory.PutUser(ctx, x.By, "ada-9", access.UserChange{Name: new("Ada")})
+				return err
+			},
+			"another name of a user": func() error {
+				_, err := x.Directory.UpdateUser(ctx, x.By, unused.ID, access.UserChange{Name: new("Ada")})
+				return err
+			},
+			"a new member": func() error {
+				_, err := x.Directory.SetMember(ctx, x.By, org.ID, unused.ID, access.RoleMember)
+				return err
+			},
+			"a role with more permissions": func() error {
+				more := access.NewScope(access.EventsRead, access.EventsWrite)
+				_, err := x.Directory.UpdateRole(ctx, x.By, "clerk", access.RoleChange{Permissions: &more})
+				return err
+			},
 		} {
 			if err := do(); fault.KindOf(err) != fault.Unavailable {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		for what, do := range map[string]func() error{
-			"revoke a key":          func() error { return x.Directory.RevokeKey(ctx, x.By, org.RowID, key.ID) },
-			"revoke a leaked key":   func() error { return x.Directory.RevokeLeaked(ctx, leaked.Digest(), "192.0.2.1", "req") },
-			"revoke a token":        func() error { return x.Directory.RevokeToken(ctx, x.By, guest.User.ID, guest.Token.ID) },
-			"end a session":         func() error { return x.Directory.EndSession(ctx, signedIn, x.By) },
+			"revoke a key":        func() error { return x.Directory.RevokeKey(ctx, x.By, org.RowID, key.ID) },
+			"revoke a leaked key": func() error { return x.Directory.RevokeLeaked(ctx, leaked.Digest(), "192.0.2.1", "req") },
+			"revoke a token":      func() error { return x.Directory.RevokeToken(ctx, x.By, guest.User.ID, guest.Token.ID) },
+			"end a session":       func() error { return x.Directory.EndSession(ctx, signedIn, x.By) },
+			"give a member a lesser role": func() error {
+				_, err := x.Directory.SetMember(ctx, x.By, org.ID, owner.User.ID, access.RoleMember)
+				return err
+			},
+			"deactivate a user": func() error {
+				_, err := x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{IsActive: new(false)})
+				return err
+			},
 			"remove a member":       func() error { return x.Directory.RemoveMember(ctx, x.By, org.ID, guest.User.ID) },
 			"delete a role":         func() error { return x.Directory.DeleteRole(ctx, x.By, "clerk") },
 			"delete a user":         func() error { return x.Directory.DeleteUser(ctx, x.By, unused.ID) },

@@ -25,39 +25,40 @@ const (
 type step struct {
 	do     func(context.Context) error
 	failed string
+	fails  bool // it failed the last time
 }
 
 // upkeep does the background work until ctx ends. It logs a failure and tries again later. Each loop has a goroutine of its own, so that
 // none waits for another: a long recovery does not delay retention, nor the reverse.
 func (s *Store) upkeep(ctx context.Context) {
-	firstRequest := step{s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request"}
+	firstRequest := step{do: s.Directory.KeepFirstRequest, failed: "cannot store the time of the first authenticated request"}
 	uses := func(all bool) step {
-		return step{func(ctx context.Context) error { return s.Directory.KeepUses(ctx, all) }, "cannot store how credentials were used"}
+		return step{do: func(ctx context.Context) error { return s.Directory.KeepUses(ctx, all) }, failed: "cannot store how credentials were used"}
 	}
-	notice := step{func(ctx context.Context) error { // by the clock that ends them
+	notice := step{do: func(ctx context.Context) error { // by the clock that ends them
 		return s.Directory.AnnounceExpiry(ctx, time.Now().UnixMilli(), s.notices)
-	}, "cannot announce the end of API keys and access tokens"}
+	}, failed: "cannot announce the end of API keys and access tokens"}
 	var loops sync.WaitGroup
 	loop := func(interval time.Duration, steps ...step) { loops.Go(func() { s.every(ctx, interval, steps...) }) }
 	loops.Go(func() { s.cleaner.Clean(ctx) })
 	loops.Go(func() {
-		s.try(ctx, notice) // a process that is often restarted tells too
+		s.try(ctx, &notice) // a process that is often restarted tells too
 		s.every(ctx, noticeInterval, notice)
 	})
 	loop(upkeepInterval, // each of these is short
-		step{s.updateClock, "cannot store the state of the clock"},
-		step{s.cleaner.Sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit"},
-		step{s.cleaner.DeleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit"})
-	loop(upkeepInterval, step{s.Queue.DropOrphans, "cannot drop the pending deliveries of deleted subscriptions"})
-	loop(upkeepInterval, step{s.Queue.RecoverMarked, "cannot send again what failed in the outage of a subscription"})
+		step{do: s.updateClock, failed: "cannot store the state of the clock"},
+		step{do: s.cleaner.Sweep, failed: "cannot search for rows that are older than storage.retention_events or storage.retention_audit"},
+		step{do: s.cleaner.DeleteOld, failed: "cannot delete rows that are older than storage.retention_events or storage.retention_audit"})
+	loop(upkeepInterval, step{do: s.Queue.DropOrphans, failed: "cannot drop the pending deliveries of deleted subscriptions"})
+	loop(upkeepInterval, step{do: s.Queue.RecoverMarked, failed: "cannot send again what failed in the outage of a subscription"})
 	loop(upkeepInterval, firstRequest)
 	loop(usageInterval, uses(false))
-	loop(cleanInterval, step{s.dropSessions, "cannot delete expired sessions"},
-		step{s.cleaner.DeleteShortLived, "cannot delete data with a short life"})
+	loop(cleanInterval, step{do: s.dropSessions, failed: "cannot delete expired sessions"},
+		step{do: s.cleaner.DeleteShortLived, failed: "cannot delete data with a short life"})
 	loops.Wait()
 	last := context.WithoutCancel(ctx)
-	for _, end := range []step{firstRequest, uses(true), {s.saveClock, "cannot store the state of the clock"}} {
-		s.try(last, end)
+	for _, end := range []step{firstRequest, uses(true), {do: s.saveClock, failed: "cannot store the state of the clock"}} {
+		s.try(last, &end)
 	}
 }
 
@@ -70,18 +71,20 @@ func (s *Store) every(ctx context.Context, interval time.Duration, steps ...step
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			for _, one := range steps {
-				s.try(ctx, one)
+			for i := range steps {
+				s.try(ctx, &steps[i])
 			}
 		}
 	}
 }
 
-// try does a step and logs its error, unless ctx has ended.
-func (s *Store) try(ctx context.Context, one step) {
-	if err := one.do(ctx); err != nil && ctx.Err() == nil {
+// try does a step. It logs the first error since the last success, unless ctx has ended: a full disk must not fill the log.
+func (s *Store) try(ctx context.Context, one *step) {
+	err := one.do(ctx)
+	if err != nil && ctx.Err() == nil && !one.fails {
 		s.log.Error(one.failed, "error", err)
 	}
+	one.fails = err != nil
 }
 
 func (s *Store) dropSessions(ctx context.Context) error {

@@ -221,6 +221,71 @@ func TestRestartWhileTheReserveIsInUse(t *testing.T) {
 	}
 }
 
+// TestWithdrawalsOverCheckpoints fills the disk while the log is long. The events that still find room there must not take the reserve
+// when they are copied into the database, because keys are revoked for longer than a second.
+func TestWithdrawalsOverCheckpoints(t *testing.T) {
+	t.Parallel()
+	dir := mountTemporary(t, "size=40m")
+	p := start(t, dir)
+	var keys []string
+	for range 5 {
+		id, _ := p.key(t, "events:read")
+		keys = append(keys, id)
+	}
+	publish := func() int {
+		a, err := p.caller.call(t.Context(), "POST", "/api/v1/events/", event("a", object{"text": strings.Repeat("x", 100_000)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.status
+	}
+	for range 60 { // in less than a second, so in one log
+		publish()
+	}
+	sleep(t.Context(), 1500*time.Millisecond) // a checkpoint: the log begins again, and its file stays long
+	fill(t, dir)
+	accepted := 0
+	for publish() == http.StatusAccepted {
+		accepted++
+	}
+	if accepted < 20 { // 2 MB, as the reserve
+		t.Fatalf("%d events found room in the log", accepted)
+	}
+	for i, key := range keys {
+		if a, err := p.caller.call(t.Context(), "DELETE", "/api/v1/api-keys/"+key+"/", nil); err != nil || a.status != http.StatusNoContent {
+			t.Fatalf("key %d cannot be revoked: status %d %s, error %v", i, a.status, a.body, err)
+		}
+		sleep(t.Context(), 1200*time.Millisecond)
+	}
+	saysFull(t, p)
+}
+
+// TestStartOnFullDisk starts a server that was stopped, on a disk that is full beside the reserve. What a killed backup has left on
+// the disk does not prevent the next one.
+func TestStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := mountTemporary(t, "size=110m")
+	p := start(t, dir)
+	key, _ := p.key(t, "events:read")
+	p.end(syscall.SIGTERM)
+	ballast := fill(t, dir)
+	p = start(t, dir)
+	if a, err := p.caller.call(t.Context(), "DELETE", "/api/v1/api-keys/"+key+"/", nil); err != nil || a.status != http.StatusNoContent {
+		t.Errorf("a key cannot be revoked: status %d %s, error %v", a.status, a.body, err)
+	}
+	saysFull(t, p)
+	noError(t, os.Remove(ballast))
+	p.end(syscall.SIGTERM)
+	beside := func(leftover string, args ...string) {
+		noError(t, os.WriteFile(filepath.Join(dir, "keyhook.db"+leftover), make([]byte, 60<<20), 0o600))
+		if code, said := onDatabase(t, dir, args...); code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, code, said)
+		}
+	}
+	beside(disk.Partial, "backup", filepath.Join(dir, "copy.db"))
+	beside(disk.Restoring, "restore", filepath.Join(dir, "copy.db"))
+}
+
 // TestFirstStartOnFullDisk starts on a full disk, and again once the disk has room.
 func TestFirstStartOnFullDisk(t *testing.T) {
 	t.Parallel()
@@ -245,10 +310,11 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 	}
 }
 
-// fullAgain fills the disk of a stopped server except for one page, into which the index of SQLite's write-ahead log does
-// not fit.
+// fullAgain fills the disk of a stopped server that has no reserve, except for one page, into which the index of SQLite's write-ahead
+// log does not fit.
 func fullAgain(t *testing.T, dir string) {
 	t.Helper()
+	noError(t, os.Remove(filepath.Join(dir, "keyhook.db.reserve")))
 	free, _, known := disk.Free(dir)
 	if !known {
 		t.Fatal("it is not known how much is free")

@@ -104,10 +104,12 @@ func (d Destination) Write(r *Report, prepare func(dir string) error, fill func(
 		if err := d.checkName(); err != nil {
 			return err
 		}
-		if err := prepare(dir); err != nil {
-			return err
-		}
-		if err := d.publish(r, fill); err != nil {
+		if err := d.publish(r, func(name string) error { // the claim has removed what a killed backup left, which may be large
+			if err := prepare(dir); err != nil {
+				return err
+			}
+			return fill(name)
+		}); err != nil {
 			return err
 		}
 		var err error

@@ -229,6 +229,25 @@ func TestWritesThatFail(t *testing.T) {
 	}
 }
 
+// A write beyond a quota fails like any write: SQLite has no "full" for EDQUOT. So a withdrawal tries the reserve after it too.
+func TestQuotaOfTheDisk(t *testing.T) {
+	inVirtualTime(t, "a key is revoked on the reserve", func(t *testing.T, path string) {
+		o := options(t, path)
+		o.Reserve = 1 << 20
+		x := openWith(t, o)
+		key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+		faultdisk.Break(faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite, File: writeAheadLog, Once: true})
+		if err := x.Directory.RevokeKey(t.Context(), x.owner.Actor("", ""), x.owner.Organization.RowID, key.ID); err != nil {
+			t.Error(err)
+		}
+		if faultdisk.Mend() == 0 || !x.Degraded()["disk_full"] {
+			t.Errorf("nothing failed, or the disk is not called full: %v", x.Degraded())
+		}
+		waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil })
+		x.close(t)
+	})
+}
+
 // Returning the space of deleted rows fails. It is repeated until it works.
 func TestTruncatingThatFails(t *testing.T) {
 	inVirtualTime(t, "truncating the file", func(t *testing.T, path string) {

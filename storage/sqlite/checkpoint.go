@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,7 +33,8 @@ type checkpointer struct {
 
 const (
 	// frameSize is the size of a page in the write-ahead log: the page and a header of 24 bytes.
-	frameSize = 4096 + 24
+	frameSize = pageSize + 24
+	pageSize  = 4096
 	// pinnedFrames is how many frames may remain after a checkpoint before a long read is suspected. It is more than
 	// the commits during one slice of a log.
 	pinnedFrames = 4096
@@ -58,7 +60,7 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	if commits == f.checkpointer.done && !f.logLong.Load() {
 		return nil
 	}
-	if err := f.cutLog(ctx); err != nil {
+	if err := cmp.Or(f.cutLog(ctx), f.keepReserve(ctx)); err != nil {
 		return err
 	}
 	result, err := f.runCheckpoint(ctx, "PASSIVE")
@@ -72,6 +74,24 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	}
 	f.restartAt = time.Now().Add(restartPause)
 	return f.restartLog(ctx, drain)
+}
+
+// keepReserve refuses a checkpoint that would use up the reserve, because the file would grow by what the log contains.
+func (f *File) keepReserve(ctx context.Context) error {
+	f.writing.Lock()
+	spent := f.reserve.spent
+	f.writing.Unlock()
+	if !spent {
+		return nil
+	}
+	var pages int64
+	if err := f.checkpointer.db.GetContext(ctx, &pages, "PRAGMA page_count"); err != nil {
+		return err
+	}
+	if size, err := fileSize(f.o.Path); err != nil || pages*pageSize <= size {
+		return err
+	}
+	return errSpent
 }
 
 // cutLog has the write-ahead log cut to its new end whenever it begins again, if Litestream replicates the file. Litestream that was away

@@ -27,6 +27,7 @@ const (
 	sqliteRead      = 266
 	sqliteShortRead = 522
 	sqliteFsync     = 1034
+	sqliteWrite     = 778 // such as beyond a quota of the disk (EDQUOT), for which SQLite has no "full"
 	sqliteDirFsync  = 1290
 	sqliteIndexSize = 4874 // the index of the write-ahead log cannot grow: SQLite has no "full" for that file
 	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index

@@ -39,6 +39,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	if f.lock, err = ownership.Take(path); err != nil {
 		return nil, err
 	}
+	f.makeRoom()
 	if err := f.open(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Join(Advise(err), f.Close()))
 	}

@@ -51,6 +51,14 @@ func (r *reserve) hold() error {
 	return nil
 }
 
+// makeRoom removes the reserve before the start on a full disk, where SQLite could not make the index of its log. holdReserve makes
+// it again if there is room.
+func (f *File) makeRoom() {
+	if free, known := f.Free(); f.o.Reserve > 0 && known && free < lowReserve && disk.IsOwn(f.o.Path+disk.Reserve) {
+		f.o.Logger.Warn("the disk is full: the start uses the reserve", "file", f.o.Path+disk.Reserve, "error", disk.Remove(f.o.Path+disk.Reserve))
+	}
+}
+
 // holdReserve makes the reserve at the start. A disk without room for it is no reason to refuse the start, but then the start goes on
 // like a process that has used the reserve: otherwise other writes would take the room that is left.
 func (f *File) holdReserve() {

@@ -52,10 +52,13 @@ func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err 
 	if err := o.Accept(path, from.path); err != nil {
 		return path, "", err
 	}
+	temp := path + disk.Restoring
+	if err := removeDatabase(temp); err != nil {
+		return path, "", fmt.Errorf("remove what an earlier restore has left: %w", err)
+	}
 	if err := requireSpace(from, filepath.Dir(path), "set storage.path to a file on another disk"); err != nil {
 		return path, "", err
 	}
-	temp := path + disk.Restoring
 	defer func() { _ = removeDatabase(temp) }() // else the next run removes it; once it has its name nothing is left
 	if err := o.makeCopy(ctx, from, temp); err != nil {
 		return path, "", err
@@ -70,9 +73,6 @@ func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err 
 }
 
 func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string) error {
-	if err := removeDatabase(temp); err != nil {
-		return fmt.Errorf("remove what an earlier restore has left: %w", err)
-	}
 	if err := createEmpty(temp); err != nil {
 		return fmt.Errorf("begin the copy: %w", err)
 	}

@@ -126,6 +126,14 @@ func (t *Tx) rollback() error {
 // withdraw rights.
 func (t *Tx) OnReserve() bool { return t.onReserve }
 
+// OnlyIf refuses a write that withdraws no rights while the disk is full. Call it before the first change.
+func (t *Tx) OnlyIf(withdraws bool) error {
+	if t.onReserve && !withdraws {
+		return errSpent
+	}
+	return nil
+}
+
 // Now returns the time of the transaction in milliseconds. All writes that share it have the same.
 func (t *Tx) Now() int64 { return t.now }
 

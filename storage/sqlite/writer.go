@@ -166,7 +166,10 @@ func (f *File) commit(batch []*queuedWrite) {
 	ran, err := f.tryCommit(batch)
 	f.queue.leaveOut(batch, ran)
 	batch = batch[:ran]
-	full := func(w *queuedWrite) bool { return w.Reserve && isFull(cmp.Or(err, w.err)) }
+	full := func(w *queuedWrite) bool {
+		failed := cmp.Or(err, w.err)
+		return w.Reserve && (isFull(failed) || code(failed) == sqliteWrite)
+	}
 	if slices.ContainsFunc(batch, full) && f.spendReserve() {
 		f.commit(f.finishExcept(batch, err, full))
 		return
