@@ -279,14 +279,14 @@ var budget = map[string]int{
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
-	"storage/sqlite":               3288,
+	"storage/sqlite":               3289,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
 	"storage/webhook":              1650,
 }
 
 const (
-	budgetOfAll    = 50821 // the aim is 50,000
+	budgetOfAll    = 50824 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

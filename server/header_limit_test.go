@@ -41,6 +41,23 @@ func TestHeaderFields(t *testing.T) {
 	}
 }
 
+// nginx makes a 500 of most statuses.
+func TestHeaderFieldsThroughNginx(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	conn := s.pipes.connect("203.0.113.9")
+	defer conn.Close()
+	go fmt.Fprintf(conn, "GET /api/v1/authz/nginx/ HTTP/1.1\r\nHost: x\r\n%s\r\n", names(101))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if h := response.Header; response.StatusCode != 403 || h.Get("X-Service-Status") != "431" || h.Get("X-Service-Code") != "too_many_header_fields" {
+		t.Errorf("status %d, %v", response.StatusCode, h)
+	}
+}
+
 // names returns header fields of different names.
 func names(n int) string {
 	var text strings.Builder

@@ -184,7 +184,6 @@ func (h *handlers) reportLeak(c *call) error {
 	if err := h.mayFail(c); err != nil {
 		return err
 	}
-	h.checker.Failed(c.Client)
 	began := time.Now()
 	if leaked, ok := access.Opaque(strings.TrimSpace(*raw)); ok { // a text that was copied may end with a new line
 		if err := h.options.Store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {

@@ -103,6 +103,7 @@ func (s *Server) rescue(c *call) {
 // run finds the route of a request. Then it makes the checks, reads the query, and calls the handler.
 func (s *Server) run(c *call) error {
 	if err := c.limitHeaderFields(); err != nil {
+		c.dialect, _, _ = parseForwardAuth(c.Request.URL.Path) // nginx understands few statuses
 		return err
 	}
 	if allowed, found := s.router.find(c, c.Request.Method, c.Request.URL); !found {
@@ -201,7 +202,7 @@ func (s *Server) clearEnded(c *call, refused error) error {
 	return refused
 }
 
-// mayFail refuses a request from an address that failed too often, before something outside of the checks is asked.
+// mayFail counts a failure of an address, and refuses a request from one that failed too often, before something outside of the checks is asked.
 func (s *Server) mayFail(c *call) error {
 	err := s.checker.MayFail(&c.run)
 	if err != nil {

@@ -64,7 +64,8 @@ func (h *handlers) finishSignIn(c *call) error {
 }
 
 // askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any
-// code, so refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
+// code, also many times at once. So it counts as a failure of its address until the provider has not refused. Any site can send a browser
+// here without the cookie, so that is no failure.
 func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
 	sealed := h.cookies.SignIn(c.Request, stateOf(c.Request.URL))
 	if sealed != "" {
@@ -73,8 +74,8 @@ func (h *handlers) askProvider(c *call) (who access.Identity, to string, err err
 		}
 	}
 	who, to, err = h.options.SignIn.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
-	if sealed != "" && fault.KindOf(err) == fault.Unauthenticated {
-		h.checker.Failed(c.Client)
+	if sealed != "" && fault.KindOf(err) != fault.Unauthenticated {
+		h.checker.NotFailed(c.Client)
 	}
 	return who, to, err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/servertest"
@@ -20,7 +21,8 @@ import (
 // login is an identity provider that believes what the browser brings. The tests of package oidc cover the real sign-in.
 type login struct {
 	down  bool
-	asked atomic.Int64 // how often a code was checked
+	asked atomic.Int64  // how often a code was checked
+	gate  chan struct{} // closed when the provider answers; nil: it answers at once
 }
 
 func (l *login) Begin(to string) (redirect, sealed string, err error) {
@@ -41,7 +43,9 @@ func (l *login) Finish(_ context.Context, sealed string, answer url.Values) (who
 	if sealed == "" || answer.Get("state") != loginState(page) {
 		return who, "", fault.New(fault.Unauthenticated, "sign_in_expired", "Again.").Because(errors.New("no cookie"))
 	}
-	l.asked.Add(1)
+	if l.asked.Add(1); l.gate != nil {
+		<-l.gate
+	}
 	if answer.Get("code") == "forged" {
 		return who, "", fault.New(fault.Unauthenticated, "sign_in_failed", "No.").Because(errors.New("the code is wrong"))
 	}
@@ -223,6 +227,62 @@ func TestWhereASignInLeads(t *testing.T) {
 	})
 }
 
+// finishFrom finishes a sign-in from an address.
+func finishFrom(f *testServer, address, cookie, code string) http.Header {
+	r := httptest.NewRequest(http.MethodGet, callbackPath+"?state=x&code="+code, nil)
+	r.RemoteAddr = address + ":1"
+	r.Header.Set("Cookie", cookie)
+	w := httptest.NewRecorder()
+	f.Server.ServeHTTP(w, r)
+	return w.Header()
+}
+
+// begunCookie is the cookie of a sign-in that has begun.
+const begunCookie = "keyhook_sign_in_x=%2Fconsole%2F"
+
+// TestManySignInsAtOnce counts the attempts of an address before the identity provider has answered.
+func TestManySignInsAtOnce(t *testing.T) {
+	t.Parallel()
+	provider := &login{gate: make(chan struct{})}
+	f, _ := startLogin(t, func(o *server.Options) { o.SignIn = provider })
+	ended := make(chan string, 100)
+	for i := range cap(ended) {
+		code := "forged"
+		if i%2 == 0 {
+			code = "owner"
+		}
+		go func() { ended <- finishFrom(f, "198.51.100.13", begunCookie, code).Get("Location") }()
+	}
+	refused := 0 // at once; the others wait for the provider
+	for refused+int(provider.asked.Load()) < cap(ended) {
+		select {
+		case to := <-ended:
+			if refused++; !strings.Contains(to, "too_many_failures") {
+				t.Errorf("to %q", to)
+			}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	close(provider.gate)
+	signedIn := 0
+	for range cap(ended) - refused {
+		if to := <-ended; to == "/keyhook/console/" {
+			signedIn++
+		}
+	}
+	if n := provider.asked.Load(); n > 25 { // 20, and one more every 3 s
+		t.Errorf("it was asked %d times", n)
+	}
+	for range signedIn { // a sign-in that succeeds is no failure
+		if to := finishFrom(f, "198.51.100.13", begunCookie, "owner").Get("Location"); to != "/keyhook/console/" {
+			t.Errorf("after %d sign-ins, to %q", signedIn, to)
+		}
+	}
+	if signedIn == 0 {
+		t.Error("nobody has signed in") // chance: one in a million
+	}
+}
+
 func TestRefusedSignIn(t *testing.T) {
 	t.Parallel()
 	f, owner := startLogin(t)
@@ -281,21 +341,11 @@ func TestRefusedSignIn(t *testing.T) {
 	t.Run("by a defect is an error of the server", func(t *testing.T) {
 		begun(t).do(t, "GET "+callbackPath+"?state=x&code=broken", "").Want(t, 500, "internal_error")
 	})
-	// from finishes a sign-in from an address.
-	from := func(f *testServer, address, cookie, code string) http.Header {
-		r := httptest.NewRequest(http.MethodGet, callbackPath+"?state=x&code="+code, nil)
-		r.RemoteAddr = address + ":1"
-		r.Header.Set("Cookie", cookie)
-		w := httptest.NewRecorder()
-		f.Server.ServeHTTP(w, r)
-		return w.Header()
-	}
-	const cookie = "keyhook_sign_in_x=%2Fconsole%2F"
 	t.Run("after too many failures of the address", func(t *testing.T) {
 		for range 20 {
-			from(f, "198.51.100.9", cookie, "nobody")
+			finishFrom(f, "198.51.100.9", begunCookie, "nobody")
 		}
-		if to := from(f, "198.51.100.9", cookie, "owner").Get("Location"); !strings.Contains(to, "too_many_failures") {
+		if to := finishFrom(f, "198.51.100.9", begunCookie, "owner").Get("Location"); !strings.Contains(to, "too_many_failures") {
 			t.Errorf("to %q", to)
 		}
 	})
@@ -303,31 +353,31 @@ func TestRefusedSignIn(t *testing.T) {
 		provider := new(login)
 		guessed, _ := startLogin(t, func(o *server.Options) { o.SignIn = provider })
 		for range 40 {
-			from(guessed, "198.51.100.9", cookie, "forged")
+			finishFrom(guessed, "198.51.100.9", begunCookie, "forged")
 		}
 		if n := provider.asked.Load(); n > 25 {
 			t.Errorf("it was asked %d times", n)
 		}
-		if h := from(guessed, "198.51.100.9", cookie, "owner"); !strings.Contains(h.Get("Location"), "too_many_failures") || h.Get("Retry-After") == "" {
+		if h := finishFrom(guessed, "198.51.100.9", begunCookie, "owner"); !strings.Contains(h.Get("Location"), "too_many_failures") || h.Get("Retry-After") == "" {
 			t.Errorf("headers %v", h)
 		}
-		if to := from(guessed, "198.51.100.10", cookie, "owner").Get("Location"); to != "/keyhook/console/" {
+		if to := finishFrom(guessed, "198.51.100.10", begunCookie, "owner").Get("Location"); to != "/keyhook/console/" {
 			t.Errorf("another address goes to %q", to)
 		}
 	})
 	t.Run("without a cookie is no failure of the address, because any site can send a browser here", func(t *testing.T) {
 		for range 40 {
-			from(f, "198.51.100.11", "", "owner")
+			finishFrom(f, "198.51.100.11", "", "owner")
 		}
-		if to := from(f, "198.51.100.11", cookie, "owner").Get("Location"); to != "/keyhook/console/" {
+		if to := finishFrom(f, "198.51.100.11", begunCookie, "owner").Get("Location"); to != "/keyhook/console/" {
 			t.Errorf("to %q", to)
 		}
 	})
 	t.Run("by a defect is no failure of the address either", func(t *testing.T) {
 		for range 40 {
-			from(f, "198.51.100.12", cookie, "broken")
+			finishFrom(f, "198.51.100.12", begunCookie, "broken")
 		}
-		if to := from(f, "198.51.100.12", cookie, "owner").Get("Location"); to != "/keyhook/console/" {
+		if to := finishFrom(f, "198.51.100.12", begunCookie, "owner").Get("Location"); to != "/keyhook/console/" {
 			t.Errorf("to %q", to)
 		}
 	})

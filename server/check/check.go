@@ -137,24 +137,20 @@ func (k *Checker) parsed(_ context.Context, c *Run) error {
 	if fault.KindOf(c.Unreadable) != fault.Unauthenticated || errors.Is(c.Unreadable, credential.ErrMissing) {
 		return c.Unreadable
 	}
-	if err := k.MayFail(c); err != nil {
-		return err
-	}
-	k.Failed(c.Address)
-	return c.Unreadable
+	return cmp.Or(k.MayFail(c), c.Unreadable)
 }
 
-// MayFail refuses an address that failed too often. It is for a credential without a digest.
+// MayFail counts a failure of an address, and refuses an address that failed too often. It is for a credential without a digest.
 func (k *Checker) MayFail(c *Run) error {
-	if wait, blocked := k.throttle.blocked(c.Address, access.Digest{}); blocked {
-		c.RetryAfter = wait
-		return errTooManyFailures
+	if k.throttle.failed(c.Address, access.Digest{}) {
+		return nil
 	}
-	return nil
+	c.RetryAfter, _ = k.throttle.blocked(c.Address, access.Digest{})
+	return errTooManyFailures
 }
 
-// Failed counts a failure of an address.
-func (k *Checker) Failed(address netip.Addr) { k.throttle.failed(address, access.Digest{}) }
+// NotFailed takes back a failure that MayFail has counted.
+func (k *Checker) NotFailed(address netip.Addr) { k.throttle.notFailed(address) }
 
 // lookUp finds the principal of the credential. If its address failed too often, an invalid credential gets the same refusal with and
 // without a lookup.

@@ -80,15 +80,15 @@ func (t *throttle) mayLookUp(client netip.Addr) bool {
 	return !found || element.Value.(*failures).lookups.Allow() && t.lookups.Allow()
 }
 
-// failed counts a failure of client. The credential with this digest is no longer verified.
-func (t *throttle) failed(client netip.Addr, digest access.Digest) {
+// failed counts a failure of client, and reports whether it had one left. The credential with this digest is no longer verified.
+func (t *throttle) failed(client netip.Addr, digest access.Digest) (hadLeft bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.verified.recent, digest)
 	delete(t.verified.older, digest)
 	address := throttled(client)
 	if !address.IsValid() {
-		return
+		return true
 	}
 	element, found := t.addresses[address]
 	if !found {
@@ -98,11 +98,20 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 		t.addresses[address] = element
 	}
 	t.recent.MoveToFront(element)
-	element.Value.(*failures).bucket.Allow()
 	if t.recent.Len() > maxAddresses {
 		last := t.recent.Back()
 		t.recent.Remove(last)
 		delete(t.addresses, last.Value.(*failures).address)
+	}
+	return element.Value.(*failures).bucket.Allow()
+}
+
+// notFailed takes back a failure of client that was counted before its outcome was known.
+func (t *throttle) notFailed(client netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if element, found := t.addresses[throttled(client)]; found {
+		element.Value.(*failures).bucket.AllowN(time.Now(), -1)
 	}
 }
 

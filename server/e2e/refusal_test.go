@@ -181,6 +181,12 @@ func TestRefusedDatabase(t *testing.T) {
 			cmd.Args = append(cmd.Args, "--storage.path=other")
 			return []string{"storage.path"}
 		}, 4, "not a regular file"},
+		refusal{"a directory in place of the file, as another user", func(t *testing.T, cmd *exec.Cmd) []string {
+			uid := asNobody(t, cmd)
+			noError(t, errors.Join(os.Mkdir(filepath.Join(cmd.Dir, "other"), 0o700), os.Chown(filepath.Join(cmd.Dir, "other"), uid, -1)))
+			cmd.Args = append(cmd.Args, "--storage.path=other")
+			return []string{"storage.path", "other/keyhook.db"} // not: chown of its parent directory
+		}, 4, "not a regular file"},
 		refusal{"a file that another process owns", func(t *testing.T, cmd *exec.Cmd) []string {
 			p := start(t, cmd.Dir)
 			return []string{"stop that process first", strconv.Itoa(p.cmd.Process.Pid)}

@@ -61,11 +61,7 @@ func Resolve(path string) (resolved string, user User, err error) {
 		return "", user, refuse(nil, fmt.Sprintf("storage.path is %s, but there is no directory %s", path, filepath.Dir(path)),
 			fmt.Sprintf("create the directory (mkdir -p %s), or set storage.path", Quote(filepath.Dir(path))))
 	}
-	info, err := os.Lstat(resolved)
-	if err == nil && !info.Mode().IsRegular() {
-		return "", user, refuse(nil, fmt.Sprintf("storage.path is %s, which is not a file", path), "set it to a file, such as "+Quote(filepath.Join(path, "keyhook.db")))
-	}
-	if user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
 		_, user, err = Locate(resolved + Key) // a lost database had the owner of its key
 		return resolved, user, err
 	}

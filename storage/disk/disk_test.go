@@ -236,17 +236,6 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// TestResolveNamesAFile: a directory is no database. Whose it is does not matter, and nobody is told to give its parent away.
-func TestResolveNamesAFile(t *testing.T) {
-	t.Parallel()
-	for path, mend := range map[string]string{t.TempDir(): "/keyhook.db", os.DevNull: "set it to a file"} {
-		_, _, err := disk.Resolve(path)
-		if what, mended := fault.Split(err); !errors.Is(err, disk.ErrAccess) || what != "storage.path is "+path+", which is not a file" || !strings.Contains(mended, mend) {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-}
-
 func TestFree(t *testing.T) {
 	t.Parallel()
 	if free, total, ok := disk.Free(t.TempDir()); ok && (free > total || total == 0) {

@@ -78,10 +78,7 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 
 // keepReserve refuses a checkpoint that would use up the reserve, because the file would grow by what the log contains.
 func (f *File) keepReserve(ctx context.Context) error {
-	f.writing.Lock()
-	spent := f.reserve.spent
-	f.writing.Unlock()
-	if !spent {
+	if !f.reserve.spent.Load() {
 		return nil
 	}
 	var pages int64

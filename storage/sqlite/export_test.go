@@ -31,7 +31,7 @@ func (f *File) SpendReserve() bool { return f.spendReserve() }
 // HoldReserveAgain makes the reserve again, as after the end of a full disk. It reports whether there is one.
 func (f *File) HoldReserveAgain() bool {
 	f.holdReserveAgain()
-	return !f.reserve.spent
+	return !f.reserve.spent.Load()
 }
 
 func (f *File) together(w Work, fns []func(*Tx) error) []error {

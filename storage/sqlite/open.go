@@ -80,10 +80,10 @@ func checkPlace(o Options) error {
 	if warning := mount.LossWarning(); warning != "" {
 		o.Logger.Warn(warning, "database", o.Path, "mount", mount.Point, "type", mount.Type)
 	}
-	if err := errors.Join(mount.CheckMount(o.Path), disk.Check(o.Path)); err != nil {
-		return err
+	size, err := fileSize(o.Path) // first: otherwise the advice would be about the directory of what is no file
+	if err == nil {
+		err = errors.Join(mount.CheckMount(o.Path), disk.Check(o.Path))
 	}
-	size, err := fileSize(o.Path)
 	if err == nil && size == 0 && disk.Exists(o.Path) && !disk.IsOwn(o.Path) { // another user has created it, and could read it
 		err = fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, o.Path, disk.Self()),
 			"move it away")
@@ -184,7 +184,8 @@ func fileSize(path string) (int64, error) {
 		return 0, disk.Advise(path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path), "set storage.path to another")
+		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path),
+			"set storage.path to a file, such as %s", disk.Quote(path+"/keyhook.db"))
 	}
 	return info.Size(), nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
@@ -13,8 +14,8 @@ import (
 // writes with Work.Reserve find room. Until the disk has room for the file again, no other write runs.
 type reserve struct {
 	name  string
-	bytes int64 // 0 if there is no reserve
-	spent bool  // guarded by writer.writing
+	bytes int64       // 0 if there is no reserve
+	spent atomic.Bool // changed under writer.writing
 
 	writes map[int64]int64 // that have used the reserve, by payer
 	total  int64           // of writes
@@ -62,7 +63,7 @@ func (f *File) makeRoom() {
 // holdReserve makes the reserve at the start. A disk without room for it is no reason to refuse the start, but then the start goes on
 // like a process that has used the reserve: otherwise other writes would take the room that is left.
 func (f *File) holdReserve() {
-	f.reserve = reserve{name: f.o.Path + disk.Reserve, bytes: f.o.Reserve, writes: map[int64]int64{}}
+	f.reserve.name, f.reserve.bytes, f.reserve.writes = f.o.Path+disk.Reserve, f.o.Reserve, map[int64]int64{}
 	err := f.reserve.hold()
 	if err == nil {
 		return
@@ -70,7 +71,8 @@ func (f *File) holdReserve() {
 	f.o.Logger.Warn("the reserve for a full disk cannot be made, so a key may not be revocable when the disk is full; "+
 		"free a few megabytes on the disk of storage.path, or correct the rights of its directory and restart",
 		"file", f.reserve.name, "bytes", f.reserve.bytes, "error", err)
-	if f.reserve.spent = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); f.reserve.spent {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		f.reserve.spent.Store(true)
 		f.failures.note(byCommit, errSpent)
 	}
 }
@@ -78,7 +80,7 @@ func (f *File) holdReserve() {
 // spendReserve removes the file. It reports whether there was one.
 func (f *File) spendReserve() bool {
 	r := &f.reserve
-	if r.bytes == 0 || r.spent || !disk.Exists(r.name) {
+	if r.bytes == 0 || r.spent.Load() || !disk.Exists(r.name) {
 		return false
 	}
 	if err := disk.Remove(r.name); err != nil {
@@ -87,7 +89,8 @@ func (f *File) spendReserve() bool {
 	}
 	f.o.Logger.Warn("the disk is full: the reserve is used for writes that withdraw rights, and no other write runs until there is free space",
 		"file", r.name, "bytes", r.bytes)
-	r.spent, r.total = true, 0
+	r.spent.Store(true)
+	r.total = 0
 	clear(r.writes)
 	return true
 }
@@ -100,11 +103,11 @@ func (f *File) holdReserveAgain() {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	free, known := f.Free()
-	if !f.reserve.spent && !f.reserve.isMissing() || known && free < uint64(f.reserve.bytes)+lowReserve {
+	if !f.reserve.spent.Load() && !f.reserve.isMissing() || known && free < uint64(f.reserve.bytes)+lowReserve {
 		return
 	}
 	if f.reserve.hold() == nil {
-		f.reserve.spent = false
+		f.reserve.spent.Store(false)
 	}
 }
 

@@ -156,7 +156,7 @@ func (f *File) price(w *queuedWrite) {
 // a transaction of its own. So only the failing write gets an error. If the transaction itself fails, no write is the cause, and
 // all writes get the error. A retry of each write could wait for the locked file once per write.
 func (f *File) commit(batch []*queuedWrite) {
-	if f.reserve.spent {
+	if f.reserve.spent.Load() {
 		f.failures.note(byCommit, errSpent) // a probe may just have ended the problem; without it, nobody makes the reserve again
 		batch = f.finishExcept(batch, errSpent, func(w *queuedWrite) bool { return w.Reserve })
 	}
@@ -236,7 +236,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	}
 	t := f.tx
 	began := time.Now()
-	t.now, t.onReserve = f.Now(), f.reserve.spent
+	t.now, t.onReserve = f.Now(), f.reserve.spent.Load()
 	t.committed = t.committed[:0]
 	if err := t.Exec("BEGIN IMMEDIATE"); err != nil {
 		return len(batch), &transactionError{fmt.Errorf("begin: %w", err)}
