@@ -74,7 +74,7 @@ func (h *handlers) askProvider(c *call) (who access.Identity, to string, err err
 		}
 	}
 	who, to, err = h.options.SignIn.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
-	if sealed != "" && fault.KindOf(err) != fault.Unauthenticated {
+	if sealed != "" && fault.KindOf(err) != fault.Unauthenticated && c.Request.Context().Err() == nil { // who leaves has asked, too
 		h.checker.NotFailed(c.Client)
 	}
 	return who, to, err

@@ -283,6 +283,23 @@ func TestManySignInsAtOnce(t *testing.T) {
 	}
 }
 
+func TestSignInsThatTheBrowserLeaves(t *testing.T) {
+	t.Parallel()
+	provider := new(login)
+	f, _ := startLogin(t, func(o *server.Options) { o.SignIn = provider })
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for range 40 {
+		r := httptest.NewRequestWithContext(left, http.MethodGet, callbackPath+"?state=x&code=broken", nil)
+		r.RemoteAddr = "198.51.100.14:1"
+		r.Header.Set("Cookie", begunCookie)
+		f.Server.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if n := provider.asked.Load(); n > 25 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
 func TestRefusedSignIn(t *testing.T) {
 	t.Parallel()
 	f, owner := startLogin(t)

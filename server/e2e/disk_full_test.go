@@ -239,8 +239,11 @@ func TestWithdrawalsOverCheckpoints(t *testing.T) {
 		}
 		return a.status
 	}
-	for range 60 { // in less than a second, so in one log
+	for range 200 { // until 40 of them find themselves between two checkpoints
 		publish()
+		if info, err := os.Stat(filepath.Join(dir, "keyhook.db-wal")); err == nil && info.Size() > 4<<20 {
+			break
+		}
 	}
 	sleep(t.Context(), 1500*time.Millisecond) // a checkpoint: the log begins again, and its file stays long
 	fill(t, dir)
