@@ -181,7 +181,7 @@ func (h *handlers) reportLeak(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := h.mayFail(c); err != nil {
+	if err := h.countFailure(c); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -202,9 +202,9 @@ func (s *Server) clearEnded(c *call, refused error) error {
 	return refused
 }
 
-// mayFail counts a failure of an address, and refuses a request from one that failed too often, before something outside of the checks is asked.
-func (s *Server) mayFail(c *call) error {
-	err := s.checker.MayFail(&c.run)
+// countFailure counts a failure of an address, before something outside of the checks is asked. It refuses one that failed too often.
+func (s *Server) countFailure(c *call) error {
+	err := s.checker.CountFailure(&c.run)
 	if err != nil {
 		c.setRetryAfter()
 	}

@@ -64,18 +64,18 @@ func (h *handlers) finishSignIn(c *call) error {
 }
 
 // askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any
-// code, also many times at once. So it counts as a failure of its address until the provider has not refused. Any site can send a browser
-// here without the cookie, so that is no failure.
+// code, also many times at once. So each request counts as a failure of its address, until the provider accepts it or does not answer.
+// Any site can send a browser here without the cookie, so that is no failure.
 func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
 	sealed := h.cookies.SignIn(c.Request, stateOf(c.Request.URL))
 	if sealed != "" {
-		if err := h.mayFail(c); err != nil {
+		if err := h.countFailure(c); err != nil {
 			return who, "", err
 		}
 	}
 	who, to, err = h.options.SignIn.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
 	if sealed != "" && fault.KindOf(err) != fault.Unauthenticated && c.Request.Context().Err() == nil { // who leaves has asked, too
-		h.checker.NotFailed(c.Client)
+		h.checker.TakeBackFailure(c.Client)
 	}
 	return who, to, err
 }

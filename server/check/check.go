@@ -137,11 +137,11 @@ func (k *Checker) parsed(_ context.Context, c *Run) error {
 	if fault.KindOf(c.Unreadable) != fault.Unauthenticated || errors.Is(c.Unreadable, credential.ErrMissing) {
 		return c.Unreadable
 	}
-	return cmp.Or(k.MayFail(c), c.Unreadable)
+	return cmp.Or(k.CountFailure(c), c.Unreadable)
 }
 
-// MayFail counts a failure of an address, and refuses an address that failed too often. It is for a credential without a digest.
-func (k *Checker) MayFail(c *Run) error {
+// CountFailure counts a failure of an address. It refuses an address that failed too often. It is for a credential without a digest.
+func (k *Checker) CountFailure(c *Run) error {
 	if k.throttle.failed(c.Address, access.Digest{}) {
 		return nil
 	}
@@ -149,8 +149,8 @@ func (k *Checker) MayFail(c *Run) error {
 	return errTooManyFailures
 }
 
-// NotFailed takes back a failure that MayFail has counted.
-func (k *Checker) NotFailed(address netip.Addr) { k.throttle.notFailed(address) }
+// TakeBackFailure takes back what CountFailure has counted.
+func (k *Checker) TakeBackFailure(address netip.Addr) { k.throttle.takeBack(address) }
 
 // lookUp finds the principal of the credential. If its address failed too often, an invalid credential gets the same refusal with and
 // without a lookup.

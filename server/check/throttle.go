@@ -106,8 +106,8 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) (hadLeft bool
 	return element.Value.(*failures).bucket.Allow()
 }
 
-// notFailed takes back a failure of client that was counted before its outcome was known.
-func (t *throttle) notFailed(client netip.Addr) {
+// takeBack takes back a failure of client that was counted before its outcome was known.
+func (t *throttle) takeBack(client netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if element, found := t.addresses[throttled(client)]; found {

@@ -57,7 +57,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 			return before, nil
 		}
 		allowed := mayGrant(t, by, given.Permissions, o != by.Authority.Home)
-		if err := cmp.Or(t.OnlyIf(before.Role != ""), mayBeMember(who, o, role), allowed, requireAnotherOperator(t, u, o)); err != nil {
+		if err := cmp.Or(t.Withdraws(before.Role != ""), mayBeMember(who, o, role), allowed, requireAnotherOperator(t, u, o)); err != nil {
 			return set, err
 		}
 		d.OutdatePrincipals(t)

@@ -85,7 +85,7 @@ func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id str
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
 		before, err := openOrganization(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
-			if err := cmp.Or(t.OnlyIf(false), needed(map[string]*string{"name": c.Name, "plan": c.Plan})); err != nil {
+			if err := cmp.Or(t.Withdraws(false), needed(map[string]*string{"name": c.Name, "plan": c.Plan})); err != nil {
 				return put, err
 			}
 			put.Created = true
@@ -115,7 +115,7 @@ func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id 
 }
 
 func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before access.Organization, c access.OrganizationChange) (changed access.Organization, err error) {
-	if err := cmp.Or(t.OnlyIf(c.Plan != nil), requirePlan(t, c.Plan), requireUniqueOrganization(t, before.RowID, c.ExternalID)); err != nil {
+	if err := cmp.Or(t.Withdraws(c.Plan != nil), requirePlan(t, c.Plan), requireUniqueOrganization(t, before.RowID, c.ExternalID)); err != nil {
 		return changed, err
 	}
 	if err := t.ExecGet(&changed, `

@@ -63,7 +63,7 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 		}
 		details := map[string]any{}
 		if c.Permissions != nil {
-			if err := cmp.Or(t.OnlyIf(changed.Permissions.HasAll(*c.Permissions)), knownPermissions(t, "permissions", *c.Permissions), mayChangeRole(t, by, changed, *c.Permissions)); err != nil {
+			if err := cmp.Or(t.Withdraws(changed.Permissions.HasAll(*c.Permissions)), knownPermissions(t, "permissions", *c.Permissions), mayChangeRole(t, by, changed, *c.Permissions)); err != nil {
 				return changed, err
 			}
 			if err := setPermissions(t, changed.RowID, *c.Permissions); err != nil {

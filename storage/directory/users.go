@@ -73,7 +73,7 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.User], err error) {
 		before, err := changeableUser(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
-			if err := cmp.Or(t.OnlyIf(false), needed(map[string]*string{"name": c.Name})); err != nil {
+			if err := cmp.Or(t.Withdraws(false), needed(map[string]*string{"name": c.Name})); err != nil {
 				return put, err
 			}
 			put.Created, put.Is = true, access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
@@ -113,7 +113,7 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 	if isEnd {
 		ends = requireAnotherOperator(t, before.RowID, 0)
 	}
-	if err := cmp.Or(t.OnlyIf(isEnd), requireUniqueUser(t, before.RowID, c.Email, c.ExternalID), signsIn, mayActAs(t, by, before, c), ends); err != nil {
+	if err := cmp.Or(t.Withdraws(isEnd), requireUniqueUser(t, before.RowID, c.Email, c.ExternalID), signsIn, mayActAs(t, by, before, c), ends); err != nil {
 		return changed, err
 	}
 	if err := t.ExecGet(&changed, `

@@ -126,8 +126,8 @@ func (t *Tx) rollback() error {
 // withdraw rights.
 func (t *Tx) OnReserve() bool { return t.onReserve }
 
-// OnlyIf refuses a write that withdraws no rights while the disk is full. Call it before the first change.
-func (t *Tx) OnlyIf(withdraws bool) error {
+// Withdraws refuses a write that withdraws no rights while the disk is full. Call it before the first change.
+func (t *Tx) Withdraws(withdraws bool) error {
 	if t.onReserve && !withdraws {
 		return errSpent
 	}
