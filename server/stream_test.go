@@ -160,7 +160,7 @@ func inStreams(t *testing.T, test func(t *testing.T, s *served), change ...func(
 // requestMemory is what one request over HTTP/2 reserves, and perAddress how many of them one address may have without a credential.
 const (
 	requestMemory = 32 << 10
-	perAddress    = 128
+	perAddress    = 60
 )
 
 func TestStreams(t *testing.T) {
@@ -182,13 +182,13 @@ func TestStreams(t *testing.T) {
 	t.Run("without a valid credential are limited for each address, and others are not", func(t *testing.T) {
 		inStreams(t, func(t *testing.T, s *served) {
 			const stranger = "203.0.113.9"
-			for i := range perAddress / 16 {
+			for i := range perAddress / 12 {
 				c := s.streams(t, stranger)
 				defer c.conn.Close()
-				c.open(8, "GET /healthz/")
-				c.open(4, "GET /api/v1/whoami/")
-				c.open(4, "GET /nothing")
-				if ok, missing, unknown := c.responded("200"), c.responded("401"), c.responded("404"); ok != 8 || missing != 4 || unknown != 4 {
+				c.open(6, "GET /healthz/")
+				c.open(3, "GET /api/v1/whoami/")
+				c.open(3, "GET /nothing")
+				if ok, missing, unknown := c.responded("200"), c.responded("401"), c.responded("404"); ok != 6 || missing != 3 || unknown != 3 {
 					t.Errorf("connection %d: %d, %d, %d responses", i, ok, missing, unknown)
 				}
 			}
@@ -300,10 +300,10 @@ func TestStreamsDoNotWaitForTheProvider(t *testing.T) {
 			t.Errorf("it was asked %d times, want 2", p.asked.Load())
 		}
 		synctest.Wait()
-		for range perAddress / 16 {
+		for range perAddress / 12 {
 			c := s.streams(t, "203.0.113.9")
 			defer c.conn.Close()
-			c.open(16, "GET /healthz/")
+			c.open(12, "GET /healthz/")
 		}
 		if ask(); p.asked.Load() != 2 {
 			t.Errorf("without memory, it was asked %d times more", p.asked.Load()-2)

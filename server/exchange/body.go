@@ -250,7 +250,7 @@ func (x *Exchange) reserve(n, expected int64) error {
 const CodeNoMemory = "body_memory_exhausted"
 
 var errMemory = fault.New(fault.Unavailable, CodeNoMemory,
-	"Requests of this organization use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
+	"Requests of this organization or address use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
 
 // Release returns the memory of the request. If the context of the request ended before the handler knew the outcome, the writer may
 // still read the body. In that case the memory is returned when the garbage collector frees the body.

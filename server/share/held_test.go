@@ -104,7 +104,7 @@ func TestListenerForgetsAddresses(t *testing.T) {
 			}
 		}
 	}
-	if len(open) != 202 || l.Addresses() != 301 { // each IPv6 host has a /64 and a /56
+	if len(open) != 202 || l.Addresses() != 401 { // each IPv6 host has a /64, a /56 and a /48
 		t.Errorf("%d connections of %d networks", len(open), l.Addresses())
 	}
 	for _, conn := range open {
@@ -158,26 +158,47 @@ func TestMemoryOfAddresses(t *testing.T) {
 	const megabyte = 1 << 20
 	m := share.NewMemory(64 * megabyte)
 	taken := map[share.Holder]int64{}
-	take := func(address string, want int64) {
+	var clients int64
+	take := func(format string, a ...any) (got int64) {
 		t.Helper()
-		h := share.Holder{Address: netip.MustParseAddr(address)}
-		got := fill(m, h)
+		h := share.Holder{Address: netip.MustParseAddr(fmt.Sprintf(format, a...))}
+		got = fill(m, h)
 		taken[h] += got
-		if got != want {
-			t.Errorf("%s got %d bytes, want %d", address, got, want)
+		clients += got
+		return got
+	}
+	// wantAtMost checks what all clients have. Each takes steps of 32 KiB, so the last one may be missing.
+	wantAtMost := func(who string, most int64) {
+		t.Helper()
+		if clients > most || clients < most-most/20 {
+			t.Errorf("%s has %d bytes, want %d", who, clients, most)
 		}
 	}
-	take("203.0.113.9", 4*megabyte)
-	take("2001:db8::1", 4*megabyte)
-	take("2001:db8::2", 0) // the same /64
-	take("2001:db8:0:1::1", 4*megabyte)
-	take("2001:db8:0:2::1", 4*megabyte)
-	take("2001:db8:0:3::1", 4*megabyte)
-	take("2001:db8:0:4::1", 0) // the same /56
-	for i := range 3 {
-		take(fmt.Sprintf("2001:db8:1:%x00::1", i), 4*megabyte)
+	take("2001:db8::1")
+	wantAtMost("a /64", 32*megabyte/17)
+	if got := take("2001:db8::2"); got != 0 {
+		t.Errorf("the same /64 gets %d bytes more", got)
 	}
-	take("198.51.100.1", 0) // all have 32 MiB together
+	for i := range 256 {
+		take("2001:db8:0:%x::1", i)
+	}
+	wantAtMost("a /56", 32*megabyte/9)
+	for i := range 256 {
+		take("2001:db8:0:%x00::1", i)
+	}
+	wantAtMost("a /48", 32*megabyte/5)
+	if got, rest := take("198.51.100.1"), 32*megabyte-clients; got < (rest-got)/17 {
+		t.Errorf("beside a /48 that takes all it can, an address gets %d bytes of %d", got, rest)
+	}
+	for i := range 20 {
+		take("203.0.113.%d", i)
+	}
+	if got := take("198.51.100.2"); got < megabyte/4 {
+		t.Errorf("beside a /48 and 21 addresses, an address gets %d bytes", got)
+	}
+	if clients > 32*megabyte {
+		t.Errorf("all have %d bytes", clients)
+	}
 	customer := share.Holder{Organization: 1}
 	if got := fill(m, customer); got < 42*megabyte {
 		t.Errorf("a customer got %d bytes beside them", got)
@@ -190,7 +211,9 @@ func TestMemoryOfAddresses(t *testing.T) {
 	if organizations, anonymous := m.Reserved(); organizations != 0 || anonymous != 0 || m.Holders() != 0 {
 		t.Errorf("%d and %d bytes of %d holders are left", organizations, anonymous, m.Holders())
 	}
-	take("198.51.100.1", 4*megabyte)
+	clients = 0
+	take("198.51.100.1")
+	wantAtMost("a client that is alone again", 32*megabyte/17)
 }
 
 // TestMemoryOfOrganizations gives each at most twice what remains free.

@@ -105,10 +105,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener is closed.
 func (l *Listener) admit(conn net.Conn) *connection {
-	client := l.clientOf(conn)
+	client, limit := l.clientOf(conn), int64(l.limits.PerAddress)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if client.IsValid() && !l.clients.fits(client, 1, int64(l.limits.PerAddress)) {
+	if client.IsValid() && !l.clients.fits(client, 1, limit, 4*limit) {
 		l.refuse(client)
 		return nil
 	}

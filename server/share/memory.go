@@ -8,16 +8,14 @@ import (
 // shareOfFree limits an organization: it may reserve this many times the bytes that remain free.
 const shareOfFree = 2
 
-// The memory for requests without a valid credential, in bytes. Customers have a budget of their own, so these requests take nothing
-// from it.
-const (
-	anonymousMemory  = 32 << 20
-	memoryPerAddress = 4 << 20
-)
+// anonymousMemory is the budget for requests without a valid credential, in bytes. Customers have a budget of their own, so these requests
+// take nothing from it.
+const anonymousMemory = 32 << 20
 
 // Memory is the budget for requests that wait: for their body, or for a slow reader of the response. An organization may reserve at
 // most twice the bytes that remain free. So a single organization can get two thirds of the budget, and four organizations can
-// get two ninths each. Some memory always remains for the next one. Clients without a valid credential have another, fixed budget.
+// get two ninths each. Some memory always remains for the next one. Clients without a valid credential have another budget. There, an address
+// may reserve a sixteenth of the bytes that remain free, its /56 an eighth, and its /48 a quarter.
 type Memory struct {
 	mu        sync.Mutex
 	free      int64
@@ -44,7 +42,8 @@ func (m *Memory) Reserve(h Holder, n, expected int64) bool {
 	all := n + expected
 	fits := m.reserved[h.Organization]+all <= shareOfFree*(m.free-all)
 	if h.Address.IsValid() {
-		fits = m.anonymous+all <= anonymousMemory && m.clients.fits(h.Address, all, memoryPerAddress)
+		free := anonymousMemory - m.anonymous - all
+		fits = m.clients.fits(h.Address, all, free/16, free/8, free/4)
 	}
 	if fits {
 		m.take(h, n)
@@ -81,22 +80,31 @@ func (m *Memory) Reserved() (organizations, anonymous int64) {
 	return organizations, m.anonymous
 }
 
-// networksOfSite is how many times the limit of one address a whole /56 may have. A provider often gives one customer a /56, which is
-// 256 networks of /64.
-const networksOfSite = 4
-
-// held is how much of a resource clients have: by address, which is an IPv4 address or the /64 of an IPv6 host, and also by the /56.
-// A client without a valid address has no limit.
+// held is how much of a resource clients have, by each of their networks. A client without a valid address has no limit.
 type held map[netip.Prefix]int64
 
-// fits reports whether a client may have n more, if limit is the limit of one address.
-func (h held) fits(client netip.Addr, n, limit int64) bool {
-	return h[Network(client)]+n <= limit && h[site(client)]+n <= networksOfSite*limit
+// networks returns the address of a client, which is an IPv4 address or the /64 of an IPv6 host, and then the /56 and the /48 around a /64.
+// A provider often gives one customer a /56, and a site a /48. They are invalid for an IPv4 address.
+func networks(client netip.Addr) [3]netip.Prefix {
+	home, _ := client.Prefix(56)
+	site, _ := client.Prefix(48)
+	return [...]netip.Prefix{Network(client), home, site}
+}
+
+// fits reports whether a client may have n more, if these are the limits of its networks.
+func (h held) fits(client netip.Addr, n int64, limits ...int64) bool {
+	all := networks(client)
+	for i, limit := range limits {
+		if h[all[i]]+n > limit {
+			return false
+		}
+	}
+	return true
 }
 
 // add adds n, which is negative when the client returns it. It forgets networks that have nothing.
 func (h held) add(client netip.Addr, n int64) {
-	for _, network := range [...]netip.Prefix{Network(client), site(client)} {
+	for _, network := range networks(client) {
 		if !network.IsValid() {
 			continue
 		}
@@ -104,10 +112,4 @@ func (h held) add(client netip.Addr, n int64) {
 			delete(h, network)
 		}
 	}
-}
-
-// site returns the /56 of an IPv6 address. It is invalid for any other address, which has fewer bits.
-func site(client netip.Addr) netip.Prefix {
-	network, _ := client.Prefix(56)
-	return network
 }
