@@ -358,13 +358,23 @@ func TestRefusedSignIn(t *testing.T) {
 	t.Run("by a defect is an error of the server", func(t *testing.T) {
 		begun(t).do(t, "GET "+callbackPath+"?state=x&code=broken", "").Want(t, 500, "internal_error")
 	})
-	t.Run("after too many failures of the address", func(t *testing.T) {
+	t.Run("after too many failures of the address, but not for its neighbours", func(t *testing.T) {
 		for range 20 {
 			finishFrom(f, "198.51.100.9", begunCookie, "nobody")
 		}
-		if to := finishFrom(f, "198.51.100.9", begunCookie, "owner").Get("Location"); !strings.Contains(to, "too_many_failures") {
+		if to := finishFrom(f, "198.51.100.9", begunCookie, "nobody").Get("Location"); !strings.Contains(to, "too_many_failures") {
 			t.Errorf("to %q", to)
 		}
+		if to := finishFrom(f, "198.51.100.9", begunCookie, "owner").Get("Location"); to != "/keyhook/console/" {
+			t.Errorf("a neighbour goes to %q", to)
+		}
+	})
+	t.Run("not after invalid keys from its address", func(t *testing.T) {
+		f.exhaust(t, "198.51.100.14:1")
+		if to := finishFrom(f, "198.51.100.14", begunCookie, "owner").Get("Location"); to != "/keyhook/console/" {
+			t.Errorf("to %q", to)
+		}
+		f.report(t, "198.51.100.14:1", "x").Want(t, http.StatusNoContent, "")
 	})
 	t.Run("after too many codes that the identity provider refused, without asking it again", func(t *testing.T) {
 		provider := new(login)

@@ -37,14 +37,15 @@ type Checker struct {
 	store    Store
 	issuer   Issuer // nil if there is none
 	limiter  *limiter.Limiter
-	throttle *throttle
+	throttle *throttle // of invalid credentials
+	outside  *throttle // of failures outside of the checks: whoever sends an invalid key again and again does not stop sign-ins of neighbours
 	tokens   *tokenRate
 }
 
 // New returns a checker. issuer may be nil. The limiter has the windows of API keys; perSecond is how many requests each
 // organization may make in a second with other credentials.
 func New(store Store, issuer Issuer, l *limiter.Limiter, perSecond int) *Checker {
-	return &Checker{store, issuer, l, newThrottle(), &tokenRate{perSecond: perSecond}}
+	return &Checker{store, issuer, l, newThrottle(), newThrottle(), &tokenRate{perSecond: perSecond}}
 }
 
 // Run is one run of the checks. The caller fills in what to check, and the checks fill in the outcome.
@@ -137,20 +138,14 @@ func (k *Checker) parsed(_ context.Context, c *Run) error {
 	if fault.KindOf(c.Unreadable) != fault.Unauthenticated || errors.Is(c.Unreadable, credential.ErrMissing) {
 		return c.Unreadable
 	}
-	return cmp.Or(k.CountFailure(c), c.Unreadable)
+	return cmp.Or(k.throttle.count(c), c.Unreadable)
 }
 
-// CountFailure counts a failure of an address. It refuses an address that failed too often. It is for a credential without a digest.
-func (k *Checker) CountFailure(c *Run) error {
-	if k.throttle.failed(c.Address, access.Digest{}) {
-		return nil
-	}
-	c.RetryAfter, _ = k.throttle.blocked(c.Address, access.Digest{})
-	return errTooManyFailures
-}
+// CountFailure counts a failure of an address outside of the checks. It refuses an address that failed there too often.
+func (k *Checker) CountFailure(c *Run) error { return k.outside.count(c) }
 
 // TakeBackFailure takes back what CountFailure has counted.
-func (k *Checker) TakeBackFailure(address netip.Addr) { k.throttle.takeBack(address) }
+func (k *Checker) TakeBackFailure(address netip.Addr) { k.outside.takeBack(address) }
 
 // lookUp finds the principal of the credential. If its address failed too often, an invalid credential gets the same refusal with and
 // without a lookup.

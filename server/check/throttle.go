@@ -106,6 +106,15 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) (hadLeft bool
 	return element.Value.(*failures).bucket.Allow()
 }
 
+// count counts a failure of an address with a credential that has no digest. It refuses an address that has none left.
+func (t *throttle) count(c *Run) error {
+	if t.failed(c.Address, access.Digest{}) {
+		return nil
+	}
+	c.RetryAfter, _ = t.blocked(c.Address, access.Digest{})
+	return errTooManyFailures
+}
+
 // takeBack takes back a failure of client that was counted before its outcome was known.
 func (t *throttle) takeBack(client netip.Addr) {
 	t.mu.Lock()
