@@ -31,8 +31,8 @@ const (
 	Normal = sqlite.Normal
 )
 
-// DefaultReserve is Options.Reserve of a server: room for some hundred revocations, which take about 4 KB each.
-const DefaultReserve = 2 << 20
+// DefaultReserve is Options.Reserve of a server: room for some hundred revocations.
+const DefaultReserve = 4 << 20
 
 // Options configure a store. Path and Schema are required.
 type Options struct {

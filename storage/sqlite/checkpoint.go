@@ -68,6 +68,7 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 		return err
 	}
 	f.checkpointer.done = commits
+	f.reserve.isCopied.Store(result.Log == result.Done)
 	if result.Log*frameSize < f.o.LogBounds.Restart && !f.logLong.Load() || result.Log-result.Done > pinnedFrames ||
 		time.Now().Before(f.restartAt) {
 		return nil
@@ -76,7 +77,7 @@ func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	return f.restartLog(ctx, drain)
 }
 
-// keepReserve refuses a checkpoint that would use up the reserve, because the file would grow by what the log contains.
+// keepReserve refuses a checkpoint that would use up the reserve, because the file would grow too much by what the log contains.
 func (f *File) keepReserve(ctx context.Context) error {
 	if !f.reserve.spent.Load() {
 		return nil
@@ -85,7 +86,7 @@ func (f *File) keepReserve(ctx context.Context) error {
 	if err := f.checkpointer.db.GetContext(ctx, &pages, "PRAGMA page_count"); err != nil {
 		return err
 	}
-	if size, err := fileSize(f.o.Path); err != nil || pages*pageSize <= size {
+	if size, err := fileSize(f.o.Path); err != nil || pages*pageSize <= max(size, f.reserve.most) {
 		return err
 	}
 	return errSpent

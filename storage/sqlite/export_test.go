@@ -67,3 +67,6 @@ func (f *File) CheckLater(ctx context.Context) error {
 
 // WhileChecking sets the function that cancels the check of a table.
 func (f *File) WhileChecking(cancel context.CancelFunc) { f.checking.Store(&cancel) }
+
+// Checkpoint makes a checkpoint, as the watch of the file does.
+func (f *File) Checkpoint(ctx context.Context) error { return f.checkpoint(ctx, nil) }

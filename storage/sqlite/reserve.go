@@ -16,17 +16,25 @@ type reserve struct {
 	name  string
 	bytes int64       // 0 if there is no reserve
 	spent atomic.Bool // changed under writer.writing
+	most  int64       // how long the database may become while the reserve is in use
 
-	writes map[int64]int64 // that have used the reserve, by payer
-	total  int64           // of writes
+	writes   map[int64]int64 // in the log since its last checkpoint, by payer
+	total    int64           // of writes
+	isCopied atomic.Bool     // a checkpoint has copied the whole log into the database, so the next write takes no room
 }
 
-// bytesOfWrite is about what a write takes of the reserve: measured 4 KB for a revocation.
-const bytesOfWrite = 8 << 10
+// bytesOfWrite is about what a write takes of the reserve: measured 14 to 25 KB for a revocation.
+const bytesOfWrite = 24 << 10
 
 // serves reports whether a payer may write on the reserve. It may have as many writes as then remain for the others, so that no payer
 // uses up the reserve.
-func (r *reserve) serves(payer int64) bool { return r.writes[payer] < r.bytes/bytesOfWrite-r.total }
+func (r *reserve) serves(payer int64) bool {
+	if r.isCopied.Swap(false) {
+		r.total = 0
+		clear(r.writes)
+	}
+	return r.writes[payer] < r.bytes/bytesOfWrite-r.total
+}
 
 // hold makes the file, unless it exists. It writes random bytes, because some file systems store zeros without using space.
 func (r *reserve) hold() error {
@@ -72,7 +80,7 @@ func (f *File) holdReserve() {
 		"free a few megabytes on the disk of storage.path, or correct the rights of its directory and restart",
 		"file", f.reserve.name, "bytes", f.reserve.bytes, "error", err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		f.reserve.spent.Store(true)
+		f.useReserve()
 		f.failures.note(byCommit, errSpent)
 	}
 }
@@ -89,10 +97,18 @@ func (f *File) spendReserve() bool {
 	}
 	f.o.Logger.Warn("the disk is full: the reserve is used for writes that withdraw rights, and no other write runs until there is free space",
 		"file", r.name, "bytes", r.bytes)
-	r.spent.Store(true)
-	r.total = 0
-	clear(r.writes)
+	f.useReserve()
 	return true
+}
+
+// useReserve lets only writes run that withdraw rights. The database may grow by an eighth of the room, and the log has the rest.
+func (f *File) useReserve() {
+	r := &f.reserve
+	free, _ := f.Free()
+	size, _ := fileSize(f.o.Path) // 0 after an error, and then it may not grow
+	r.most = size + min(int64(free), r.bytes)/8
+	r.isCopied.Store(true)
+	r.spent.Store(true)
 }
 
 // isMissing reports whether somebody may have removed the file, for example to make room on a full disk.

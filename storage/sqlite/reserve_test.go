@@ -12,7 +12,7 @@ import (
 func TestReserveIsShared(t *testing.T) {
 	t.Parallel()
 	o := options(t)
-	o.Reserve = 10 * 8 << 10 // for ten writes
+	o.Reserve = 10 * 24 << 10 // for ten writes
 	f := open(t, o)
 	n := 0
 	// write returns how many of as many writes have run.
@@ -45,6 +45,12 @@ func TestReserveIsShared(t *testing.T) {
 	f.TogetherOnReserve(3, func(t *sqlite.Tx) error { return nil }) // costs nothing
 	if ran := write(3, 8); ran != 1 {
 		t.Errorf("the third payer wrote %d times, want 1", ran)
+	}
+	if err := f.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ran := write(1, 8); ran != 5 {
+		t.Errorf("after a checkpoint, the first payer wrote %d times, want half of the reserve", ran)
 	}
 	if !f.HoldReserveAgain() {
 		t.Fatal("the reserve is not made again")
