@@ -46,9 +46,7 @@ func (s *scheduler) beginLimit(l *lane) int {
 	return free + min(2*l.recent.ends.recent(s.clock, s.begin.took), maxBegunPerLaneSlot*s.options.PerSubscription)
 }
 
-func (s *scheduler) mayProbe(l *lane) bool {
-	return l.isQuiet() && s.probeIsDue(l)
-}
+func (s *scheduler) mayProbe(l *lane) bool { return l.isQuiet() && s.probeIsDue(l) }
 
 // maxBeginLead is the longest time between the Begin of an attempt and its token.
 const maxBeginLead = 50 * time.Millisecond

@@ -40,9 +40,7 @@ func (b *inbox) write(add func()) {
 	}
 }
 
-func (b *inbox) post(m message) {
-	b.write(func() { b.messages = append(b.messages, m) })
-}
+func (b *inbox) post(m message) { b.write(func() { b.messages = append(b.messages, m) }) }
 
 // postChange posts m and counts it in one step. Whoever has read that many changes has read m.
 func (b *inbox) postChange(m message) {

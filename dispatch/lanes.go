@@ -125,9 +125,7 @@ func (t *lanes) wait(l *lane, kind int) {
 	t.resources[kind].Wait(&l.org.accounts[kind], &l.turns[kind], l)
 }
 
-func (t *lanes) allowed(l *lane, kind int) int {
-	return t.resources[kind].Share(l.org.used(kind))
-}
+func (t *lanes) allowed(l *lane, kind int) int { return t.resources[kind].Share(l.org.used(kind)) }
 
 func (t *lanes) orgHasRoom(l *lane, bytes int) bool {
 	return t.resources[memoryBytes].Allows(l.org.used(memoryBytes), bytes)

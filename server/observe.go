@@ -85,9 +85,7 @@ func (c *call) appendPrincipal(attrs []slog.Attr) []slog.Attr {
 // known reports whether the request had a valid credential that has passed its rate limit, or came over the local socket, which only
 // operators can open. A request that a later check has refused is known too. What the rate limit or an earlier check refuses has no limit,
 // so a customer can send it at any rate.
-func (c *call) known() bool {
-	return c.Principal != nil && c.run.At > access.CheckRateLimit || c.Local
-}
+func (c *call) known() bool { return c.Principal != nil && c.run.At > access.CheckRateLimit || c.Local }
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10

@@ -100,9 +100,7 @@ type subjectKey struct {
 	subscription, organization int64
 }
 
-func keyOf(u webhook.Untold) subjectKey {
-	return subjectKey{u.Concern, u.Subscription, u.Organization}
-}
+func keyOf(u webhook.Untold) subjectKey { return subjectKey{u.Concern, u.Subscription, u.Organization} }
 
 // state is what a restart must know.
 type state struct {

@@ -17,9 +17,7 @@ const fromDefault = "default"
 // Load reads the settings from the flags, the environment, the file that --config or KEYHOOK_CONFIG names, and the defaults,
 // in this order of precedence. flags were defined by Flags; nil means none. An empty variable counts as not set. The error
 // is Problems, with all problems at once.
-func Load(flags *pflag.FlagSet) (Config, error) {
-	return newLoader(flags).load()
-}
+func Load(flags *pflag.FlagSet) (Config, error) { return newLoader(flags).load() }
 
 // Sources loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
 func Sources(flags *pflag.FlagSet) ([]Effective, error) {

@@ -70,9 +70,7 @@ func (x *Exchange) Organization() int64 {
 }
 
 // Actor is the caller as the audit log names it.
-func (x *Exchange) Actor() access.Actor {
-	return x.Principal.Actor(x.ClientIP(), x.ID)
-}
+func (x *Exchange) Actor() access.Actor { return x.Principal.Actor(x.ClientIP(), x.ID) }
 
 // ClientIP returns the address of the client for the audit log. It is empty for the local socket.
 func (x *Exchange) ClientIP() string {

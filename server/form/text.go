@@ -88,9 +88,7 @@ func (f *Form) Email(name string) *string {
 }
 
 // EmailOrNull is Email for an address that may be absent. Null removes it: the result is the empty string.
-func (f *Form) EmailOrNull(name string) *string {
-	return nullable(f, name, f.Email)
-}
+func (f *Form) EmailOrNull(name string) *string { return nullable(f, name, f.Email) }
 
 // nullable reads a field that may be absent. Null removes it: the result is the zero value.
 func nullable[T any](f *Form, name string, read func(string) *T) *T {

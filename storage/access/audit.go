@@ -81,9 +81,7 @@ func HealthNewsTypes() []string { return slices.Clone(healthNews) }
 // HealthNews reports whether events of a type announce a change in the health of a subscription. One customer can cause any
 // number of them with receivers that fail. So these events go only to healthy subscriptions of another host. An
 // organization gets a limited number of such deliveries per minute. The audit log has all of them.
-func HealthNews(eventType string) bool {
-	return slices.Contains(healthNews, eventType)
-}
+func HealthNews(eventType string) bool { return slices.Contains(healthNews, eventType) }
 
 // Actor is the person or program that did something, as the audit log shows it.
 type Actor struct {

@@ -83,9 +83,7 @@ const (
 )
 
 // Database returns the database at path and the files in which SQLite keeps part of it for a time. They move together.
-func Database(path string) []string {
-	return []string{path, path + WAL, path + "-shm", path + Journal}
-}
+func Database(path string) []string { return []string{path, path + WAL, path + "-shm", path + Journal} }
 
 var keptKey = regexp.MustCompile(`\.key\.[0-9a-f]{8}$`) // the name of a key that a rekey has kept
 

@@ -75,9 +75,7 @@ func InField(field, code, format string, args ...any) error {
 
 // Missing is the NotFound fault for a thing of the given sort ("API key", "subscription"). It is the same if the thing never
 // existed, was deleted, or belongs to another organization.
-func Missing(sort string) *Error {
-	return New(NotFound, "not_found", "There is no such %s.", sort)
-}
+func Missing(sort string) *Error { return New(NotFound, "not_found", "There is no such %s.", sort) }
 
 // Because returns a copy of e with a private cause, for the log.
 func (e *Error) Because(cause error) *Error {
@@ -103,9 +101,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.cause }
 
 // As finds the fault in the chain of err. ok is false for an internal error.
-func As(err error) (e *Error, ok bool) {
-	return errors.AsType[*Error](err)
-}
+func As(err error) (e *Error, ok bool) { return errors.AsType[*Error](err) }
 
 // KindOf returns the kind of err, which is Internal if no fault is in its chain.
 func KindOf(err error) Kind {

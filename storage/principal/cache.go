@@ -89,6 +89,4 @@ func (c *principals) keep(d access.Digest, p *knownPrincipal) {
 func (r *Reader) PrincipalGeneration() uint64 { return r.cache.generation.Load() }
 
 // OutdatePrincipals makes every entry of the cache invalid once the transaction is committed.
-func (r *Reader) OutdatePrincipals(t *sqlite.Tx) {
-	t.OnCommit(func() { r.cache.generation.Add(1) })
-}
+func (r *Reader) OutdatePrincipals(t *sqlite.Tx) { t.OnCommit(func() { r.cache.generation.Add(1) }) }
