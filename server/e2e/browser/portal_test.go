@@ -251,10 +251,15 @@ func TestWhatACustomerCanDo(t *testing.T) {
 	discarded := acme.publish(t, "order.paid", object{})
 	time.Sleep(2 * time.Millisecond) // events of one type and millisecond are sent again together
 	later := acme.publish(t, "order.paid", object{})
+	var batch struct{ Data []struct{ ID string } }
+	acme.must(t, "POST", "/api/v1/events/batch/", object{"events": []object{{"type": "order.batch", "data": object{}}, {"type": "order.batch", "data": object{}}}}, &batch)
 	acme.must(t, "POST", "/api/v1/webhooks/subscriptions/"+id+"/discard/", object{}, nil)
 	acme.must(t, "PATCH", "/api/v1/webhooks/subscriptions/"+id+"/", object{"is_active": true}, nil)
 	p := open(t, s.base)
 	p.visit(s.portalLink(t, acme, "customer"))
+	p.visit(eventPage(batch.Data[0].ID))
+	p.click("button", "Send again…")
+	p.in("dialog", "Send this event again?").expect("with 1 other event of its type and moment")
 	p.visit(eventPage(discarded))
 	p.expect("The delivery was discarded while it waited.")
 	p.gone("publish")

@@ -99,8 +99,8 @@ const periodOf = ({ timestamp, type }) => ({
   one: { since: timestamp, until: new Date(Date.parse(timestamp) + 1).toISOString(), event_types: [type] }, all: { since: timestamp },
 });
 
-// Replay sends this event, or also all later ones with the same fate. It sends nothing twice. What was discarded without an attempt has no
-// replay, and is redelivered as the list of events does.
+// Replay sends this event, or also all later ones with the same fate. Events of a batch have the same time, so it cannot send one of
+// them alone. It sends nothing twice. What was discarded without an attempt has no replay, and is redelivered as the list of events does.
 function Replay({ reason, event, which: only, ...rest }) {
   const [all, setAll] = useState(false);
   const isDropped = only === 'dropped', path = isDropped ? '/webhooks/redeliver/' : pathOf(reason) + 'replay/';
@@ -115,9 +115,10 @@ function Replay({ reason, event, which: only, ...rest }) {
     load=${async (signal) => { const [one, every] = await Promise.all([countOf(false, signal), countOf(true, signal)]); return { one, every }; }}
     action=${({ one, every }) => `Send ${count(all ? every : one, 'event')}${again}`} send=${() => api.post(path, body(all))}
     said=${({ one, every }) => `${count(all ? every : one, 'event is', 'events are')} sent${again}.`}
-    view=${({ one, every }) => html`<p>It is sent to <bdi class="strong">${reason.url_host}</bdi>.${!isDropped && ' What has arrived is not sent again.'}</p>
+    view=${({ one, every }) => html`<p>It is sent to <bdi class="strong">${reason.url_host}</bdi>${one > 1 && `, with ${
+      count(one - 1, 'other event')} of its type and moment`}.${!isDropped && ' What has arrived is not sent again.'}</p>
       ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
-        <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only this event</span></label>
+        <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only ${one > 1 ? 'these' : 'this event'}</span></label>
         <label class="choice"><input type="radio" name="which" checked=${all} onChange=${() => setAll(true)} />
           <span>All ${count(every, 'event')} ${what}</span></label></fieldset>`}`} />`;
 }
