@@ -88,14 +88,15 @@ func (h *handlers) readNeeds(m *explain.Request, method string, requested *url.U
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
 		_, _ = h.router.find(&found, method, requested) // sets the route
 	}
-	if r := found.route; r != nil {
+	r := found.route
+	if m.Foreign = r == nil; r != nil {
 		m.Needed, m.AnyOf, m.Open = r.needs, r.anyOf, r.access == open
 	}
 	if _, words, ok := parseForwardAuth(requested.Path); ok {
 		m.Needed = neededPermissions(words)
 	}
 	m.Needed = m.Needed.Union(asked)
-	return found.route
+	return r
 }
 
 // resolveKey returns the id of the key that a text names by its external id, or of the only key with a prefix that lists show. Any other

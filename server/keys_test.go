@@ -79,6 +79,14 @@ func TestKeyForm(t *testing.T) {
 	}
 	f.Do(t, "GET /api/v1/whoami/", "ApiKey "+key, "").Want(t, 200, "")
 	f.Do(t, "GET /api/v1/whoami/", "Bearer "+key, "").Want(t, 401, "wrong_scheme")
+	for path, want := range map[string]string{
+		"whoami/":                           `Send an API key as "Authorization: ApiKey acme_…" or an access token as "Authorization: Bearer kat_…".`,
+		gate[len("/api/v1/"):] + "forward/": `Send an API key as "Authorization: ApiKey acme_…".`,
+	} {
+		if got := f.Do(t, "GET /api/v1/"+path, "", "").Want(t, 401, "missing_credential"); got.Field("detail") != want {
+			t.Errorf("%s says %q", path, got.Field("detail"))
+		}
+	}
 	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	_, older := storagetest.Key(t, f.Store, owner, access.EventsRead) // with the old prefix
 	f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(older), "").Want(t, 200, "")

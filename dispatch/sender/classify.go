@@ -47,7 +47,7 @@ func (s *Sender) classify(ctx context.Context, err error, p *progress) webhook.F
 	return webhook.Failure{Class: webhook.ProtocolError, Text: "the response is not valid HTTP"}
 }
 
-var connectionLost = webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the response was complete"}
+var connectionLost = webhook.Failure{Class: webhook.ConnectError, Text: webhook.ConnectionLost}
 
 // maxRedirectHost is the longest host that describeRedirect shows.
 const maxRedirectHost = 253

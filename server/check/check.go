@@ -5,7 +5,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -135,7 +134,7 @@ type Issuer interface {
 // parsed fails if the credential could not be read. A malformed credential counts as a failure of its address. A request
 // without a credential does not.
 func (k *Checker) parsed(_ context.Context, c *Run) error {
-	if fault.KindOf(c.Unreadable) != fault.Unauthenticated || errors.Is(c.Unreadable, credential.ErrMissing) {
+	if f, _ := fault.As(c.Unreadable); f == nil || f.Kind != fault.Unauthenticated || f.Code == credential.CodeMissing {
 		return c.Unreadable
 	}
 	return cmp.Or(k.throttle.count(c), c.Unreadable)

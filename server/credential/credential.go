@@ -38,13 +38,14 @@ type Presented struct {
 	Organizations []string // that the request names; none means the credential's own
 }
 
-// CodeUnknown is the code of every malformed or unknown key and token.
-const CodeUnknown = "invalid_key"
+// Codes of refusals.
+const (
+	CodeUnknown = "invalid_key"        // of every malformed or unknown key and token
+	CodeMissing = "missing_credential" // of a request without a credential
+)
 
 // The refusals of a credential for its form. An unknown credential gets the same refusal as a malformed one.
 var (
-	ErrMissing = fault.New(fault.Unauthenticated, "missing_credential",
-		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
 	ErrKey     = fault.New(fault.Unauthenticated, CodeUnknown, "This API key is malformed or unknown; check that it was copied in full.")
 	ErrToken   = fault.New(fault.Unauthenticated, CodeUnknown, "This access token is malformed or unknown; check that it was copied in full.")
 	ErrSession = fault.New(fault.Unauthenticated, "invalid_session", "The session has ended; sign in again.")
@@ -63,11 +64,15 @@ type Reader struct {
 	keyPrefix string // with the underscore
 	hasIssuer bool   // tokens of an identity provider are accepted
 	cookies   *Cookies
+	// The refusals of a request without a credential. They say which ones it may send.
+	missing, missingKey *fault.Error
 }
 
 // NewReader returns a reader. keyPrefix is the prefix of new API keys.
 func NewReader(keyPrefix string, hasIssuer bool, cookies *Cookies) *Reader {
-	return &Reader{keyPrefix + "_", hasIssuer, cookies}
+	key := "Send an API key as \"Authorization: ApiKey " + keyPrefix + "_…\""
+	refuse := func(text string) *fault.Error { return fault.New(fault.Unauthenticated, CodeMissing, "%s", text) }
+	return &Reader{keyPrefix + "_", hasIssuer, cookies, refuse(key + " or an access token as \"Authorization: Bearer kat_…\"."), refuse(key + ".")}
 }
 
 // Read reads the only credential of a request. local means that the request came over the local socket.
@@ -85,12 +90,12 @@ func (d *Reader) Read(r *http.Request, local bool) Presented {
 
 // ReadKey reads the credential of a request that may only have an API key, and that acts in the key's own organization.
 func (d *Reader) ReadKey(r *http.Request) Presented {
-	scheme, raw, err := authorization(r.Header)
+	scheme, raw, err := authorization(r.Header, d.missingKey)
 	switch {
 	case err != nil:
 		return Presented{Kind: Key, Unreadable: err}
 	case !strings.EqualFold(scheme, "ApiKey") || strings.HasPrefix(raw, access.TokenPrefix+"_"):
-		return Presented{Kind: Key, Unreadable: wrongScheme("Only an API key is accepted here: send it as \"Authorization: ApiKey " + d.keyPrefix + "…\".")}
+		return Presented{Kind: Key, Unreadable: wrongScheme("Only an API key is accepted here. " + d.missingKey.Message)}
 	}
 	return ParseKey(raw)
 }
@@ -105,8 +110,8 @@ func (d *Reader) isOperator(r *http.Request) bool {
 
 func (d *Reader) read(r *http.Request) Presented {
 	sessions := d.cookies.of(r)
-	scheme, raw, err := authorization(r.Header)
-	missing := errors.Is(err, ErrMissing)
+	scheme, raw, err := authorization(r.Header, d.missing)
+	missing := errors.Is(err, d.missing)
 	switch {
 	case missing && len(sessions) == 1:
 		return d.cookies.read(r, sessions[0])
@@ -122,14 +127,14 @@ func (d *Reader) read(r *http.Request) Presented {
 	case strings.EqualFold(scheme, "Bearer"):
 		return d.ReadToken(raw)
 	}
-	return Presented{Unreadable: wrongScheme("The scheme of the Authorization header is not supported. " + ErrMissing.Message)}
+	return Presented{Unreadable: wrongScheme("The scheme of the Authorization header is not supported. " + d.missing.Message)}
 }
 
-func authorization(h http.Header) (scheme, raw string, err error) {
+func authorization(h http.Header, missing error) (scheme, raw string, err error) {
 	values := h["Authorization"]
 	switch {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return "", "", ErrMissing
+		return "", "", missing
 	case len(values) > 1 || strings.Contains(values[0], ",") && lists.MatchString(values[0]):
 		return "", "", errSeveral
 	}
@@ -161,7 +166,7 @@ func (d *Reader) ReadToken(raw string) Presented {
 	prefix, looksMinted := access.LooksMinted(raw)
 	switch {
 	case strings.HasPrefix(raw, d.keyPrefix), minted && c.Prefix() != access.TokenPrefix:
-		return Presented{Kind: Token, Unreadable: wrongScheme("This is not an access token: send an API key as \"Authorization: ApiKey " + d.keyPrefix + "…\".")}
+		return Presented{Kind: Token, Unreadable: wrongScheme("This is not an access token. " + d.missingKey.Message)}
 	case minted:
 		return Presented{Kind: Token, Credential: c}
 	case looksMinted && prefix == access.TokenPrefix:

@@ -24,6 +24,7 @@ type Request struct {
 	Length  int                    // of the key, in bytes, if it was not named by its id
 	Unknown access.Scope           // needed permissions that do not exist; set if the permission check failed
 	Open    bool                   // Keyhook's own route for the path reads no credential
+	Foreign bool                   // Keyhook has no route for the path and the method
 }
 
 // Check is one check. Value is what it looked at; empty if there was nothing.
@@ -181,8 +182,11 @@ func (r *Request) rateLimitFacts() (value, passed, failed string) {
 // permissionFacts tells whether the creator's role or the key's scope lacks a permission.
 func (r *Request) permissionFacts() (value, passed, failed string) {
 	needed := r.Permissions()
-	if needed.Empty() {
-		return "", "No permission is needed here. For a path of your own API, name the permission that it needs in \"permission\".", ""
+	switch {
+	case needed.Empty() && r.Foreign:
+		return "", "This is no path and method of Keyhook's API. For a path of your own API, name the permission that it needs in \"permission\".", ""
+	case needed.Empty():
+		return "", "No permission is needed here.", ""
 	}
 	s, text := r.State, []string{}
 	if !r.Unknown.Empty() {

@@ -20,6 +20,7 @@ func TestHintOf(t *testing.T) {
 		"http_status: 413": explain.ReceiverRefuses, "http_status: 429": explain.ReceiverRateLimit, "http_status: 499": explain.ReceiverRefuses,
 		"http_status: 500": explain.ReceiverError, "http_status: 503": explain.ReceiverError,
 		"protocol_error: the response is not HTTP": explain.ReceiverError, "protocol_error: nothing was sent: the URL is not valid": "",
+		"connect_error: " + webhook.ConnectionLost: explain.ReceiverError, "connect_error: connection refused": explain.CheckHost,
 		"dns_error: the host name does not exist": explain.CheckHost, "tls_error: the handshake failed": explain.CheckCertificate,
 	} {
 		if got := explain.HintOf(failure); got != want {

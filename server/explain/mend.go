@@ -65,7 +65,7 @@ var faults = map[string]string{
 	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
 	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
 		"(keyhook subscriptions rotate-secret --force).",
-	"paused": "Activate it with \"is_active\": true (keyhook subscriptions reactivate), or recover it with \"activate\": true (keyhook subscriptions recover --activate).",
+	"paused": "Activate it with \"is_active\": true (keyhook subscriptions reactivate).",
 	"too_many_pending": "Wait until fewer are pending, or discard them with POST /api/v1/webhooks/subscriptions/{id}/discard/ " +
 		"(keyhook subscriptions discard).",
 }
@@ -129,8 +129,11 @@ var causes = map[webhook.FailureClass]Hint{
 // HintOf returns the hint for the error of an attempt, or for the last error of a subscription.
 func HintOf(failure string) Hint {
 	class, text, _ := strings.Cut(failure, ": ")
-	if strings.HasPrefix(text, webhook.NothingSent) {
+	switch {
+	case strings.HasPrefix(text, webhook.NothingSent):
 		return ""
+	case text == webhook.ConnectionLost:
+		return ReceiverError
 	}
 	if webhook.FailureClass(class) != webhook.HTTPStatus {
 		return causes[webhook.FailureClass(class)]

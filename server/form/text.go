@@ -103,7 +103,7 @@ func (f *Form) ExternalID(name string) *string {
 	return nullable(f, name, func(name string) *string { return f.CheckExternalID(name, f.Text(name, access.MaxExternalID)) })
 }
 
-var externalIDForm = fmt.Sprintf("be 1 to %d visible ASCII characters, because headers and paths contain it, and not have the form of an id of Keyhook", access.MaxExternalID)
+var externalIDForm = fmt.Sprintf("be 1 to %d visible ASCII characters, because headers and paths contain it, and not be . or .. or have the form of an id of Keyhook", access.MaxExternalID)
 
 // CheckExternalID returns a text that is an external id. The text is a field of the body, or a decoded part of the path.
 func (f *Form) CheckExternalID(name string, text *string) *string {

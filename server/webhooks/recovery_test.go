@@ -33,7 +33,7 @@ func TestRecoverAndDiscard(t *testing.T) {
 		servertest.OK("events of a paused subscription wait", "POST "+eventPath, `{"type":"user.created","data":{}}`, 202, `"deliveries":1,"held":1,"notice":null}`),
 		servertest.OK("events of a batch wait", "POST "+eventPath+"batch/", `{"events":[{"type":"user.created","data":{}},{"type":"a","data":{}}]}`, 202,
 			`"deliveries":1,"held":1,"notice":null}`, `"deliveries":0,"held":0,"notice":"no_subscription"}`),
-		servertest.Bad("a recovery does not activate what a person has paused", "POST {sub}recover/", "", 409, "paused", `keyhook subscriptions recover --activate`),
+		servertest.Bad("a recovery does not activate what a person has paused", "POST {sub}recover/", "", 409, "paused", "only a recovery with"),
 		servertest.Bad("a dry run of it is refused, too", "POST {sub}recover/", `{"dry_run":true,"activate":false}`, 409, "paused"),
 		servertest.OK("a dry run changes nothing", "POST {sub}recover/", `{"dry_run":true,"activate":true}`, 202, `{"deliveries":0,"pending":3,"since":`+since+`,"blocked_by":null}`),
 		servertest.OK("(still paused)", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":3`),

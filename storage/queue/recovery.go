@@ -99,7 +99,7 @@ func (q *Queue) sendExhausted(ctx context.Context, r *recovery) error {
 // requireActivation refuses to activate what a person has paused, unless the request says so.
 func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest) error {
 	if sub.ByPerson() && !request.Activate {
-		return fault.New(fault.Conflict, "paused", "A person has paused the subscription, and a recovery would activate it.")
+		return fault.New(fault.Conflict, "paused", `A person has paused the subscription, and only a recovery with "activate" makes it active.`)
 	}
 	return nil
 }

@@ -165,8 +165,11 @@ const (
 	ProtocolError  FailureClass = "protocol_error" // the request could not be made, or the response could not be read
 )
 
-// NothingSent begins the text of a ProtocolError without a request.
-const NothingSent = "nothing was sent: "
+// Texts of failures that a hint needs.
+const (
+	NothingSent    = "nothing was sent: "                                       // begins that of a ProtocolError without a request
+	ConnectionLost = "the connection was lost before the response was complete" // of a ConnectError after the connection was made
+)
 
 // FailureClasses lists all classes.
 func FailureClasses() []FailureClass {

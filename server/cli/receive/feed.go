@@ -83,6 +83,9 @@ func (l *listener) readFeed(ctx context.Context) error {
 		return fmt.Errorf("--cursor-file: %w", err)
 	}
 	at, err := strings.TrimSpace(string(cursor)), error(nil) // no file yet is no error
+	if o.cursorFile != "" {
+		err = keep(o.cursorFile, at) // a file that cannot be written is found before the first event
+	}
 	if query.Has("since") {
 		at, err = l.readPage(ctx, query)
 	}

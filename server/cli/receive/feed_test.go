@@ -137,6 +137,16 @@ func TestListenFromAPageOfTwo(t *testing.T) {
 	}
 }
 
+// A cursor file that cannot be written is found before the first event, which the next run would get again.
+func TestListenWithACursorFileThatCannotBe(t *testing.T) {
+	t.Parallel()
+	code, _, stderr := execute(t, []string{"listen", "--from", "http://127.0.0.1:1", "--token", "kat_x", "--subscription", "sub",
+		"--cursor-file", filepath.Join(t.TempDir(), "nowhere", "cursor")})
+	if code != 1 || !strings.Contains(stderr, "--cursor-file: open ") || strings.Contains(stderr, "127.0.0.1:1") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
 // TestListenFromAServerInTrouble has a server whose first responses are no page.
 func TestListenFromAServerInTrouble(t *testing.T) {
 	t.Parallel()
