@@ -19,10 +19,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// CreateBackup makes a copy in the directory "backups" beside the database. An empty name means a dated one.
-//
-// Faults: Conflict if the name is taken, or if another backup is running; Unavailable if the disk has no room, or if
-// the server cannot write to the directory.
+// CreateBackup makes a copy in the directory "backups" beside the database. An empty name means a dated one. Faults: Conflict if the name
+// is taken, or if another backup is running; Unavailable if the disk has no room, or if the server cannot write to the directory.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
 	r, err := Backup(ctx, BackupOptions{Path: s.File.Path(), Name: name, Keep: keep, KeySet: s.keySet})
 	switch {

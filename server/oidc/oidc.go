@@ -55,12 +55,11 @@ var algorithms = []jose.SignatureAlgorithm{
 // somebody else: a logout token, a proof of possession, the response of an introspection.
 var types = []string{"", "jwt", "at+jwt"}
 
-// Verify returns the identity in a token. It verifies the signature each time, so a key that the issuer removes stops
-// counting as soon as Run has the new keys.
-//
-// Faults: Unauthenticated and Unavailable. The code invalid_key means that the token is malformed or not signed by the issuer. The codes
-// for a signed token are wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type and invalid_claims. Unavailable
-// means that the key is unknown and the issuer does not respond. Each fault has the reason as its private cause, without the token.
+// Verify returns the identity in a token. It verifies the signature each time, so a key that the issuer removes stops counting as soon as
+// Run has the new keys. Faults: Unauthenticated and Unavailable. The code invalid_key means that the token is malformed or not signed by
+// the issuer. The codes for a signed token are wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type and
+// invalid_claims. Unavailable means that the key is unknown and the issuer does not respond. Each fault has the reason as its private
+// cause, without the token.
 func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Identity, error) {
 	payload, err := v.verifySignature(ctx, c.Reveal())
 	if err != nil {

@@ -85,11 +85,9 @@ func (s *SignIn) Begin(to string) (redirect, sealed string, err error) {
 }
 
 // Finish finishes a sign-in. sealed is what the browser has kept. answer is the query with which the issuer has sent the browser back. It
-// returns the person who has signed in, and to from Begin.
-//
-// Faults: Unauthenticated with the code sign_in_expired (this browser has not begun the sign-in, or it has ended), sign_in_denied
-// (the person or the issuer said no), clocks_differ, or sign_in_failed; Unavailable with the code issuer_unavailable. Each fault has the reason as its
-// private cause, which never has a whole response of the issuer.
+// returns the person who has signed in, and to from Begin. Faults: Unauthenticated with the code sign_in_expired (this browser has not
+// begun the sign-in, or it has ended), sign_in_denied (the person or the issuer said no), clocks_differ, or sign_in_failed; Unavailable
+// with the code issuer_unavailable. Each fault has the reason as its private cause, which never has a whole response of the issuer.
 func (s *SignIn) Finish(ctx context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error) {
 	p, err := s.open(sealed, answer.Get("state"))
 	if err != nil {

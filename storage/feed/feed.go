@@ -52,11 +52,10 @@ var errCursorExpired = fault.New(fault.Gone, "cursor_expired",
 		"So the reader may have missed some. Read on without after, which begins with the oldest event, or with since.")
 
 // Feed returns the next events of a subscription, oldest first: those that it wants now, whose filter passes now, and that were published
-// while the plan had webhooks. It returns soon after the first events that it finds, and also after feedTime without one. If it fails
-// later than that, it returns how far it came. The reader keeps the position; the store knows no readers.
-//
-// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict if a person has paused the subscription, or if its secret cannot
-// be decrypted; Gone if events after the position were deleted; Unavailable if too many reads of the organization are running.
+// while the plan had webhooks. It returns soon after the first events that it finds, and also after feedTime without one. If it fails later
+// than that, it returns how far it came. The reader keeps the position; the store knows no readers. Faults: NotFound; Forbidden if the plan
+// has no webhooks; Conflict if a person has paused the subscription, or if its secret cannot be decrypted; Gone if events after the
+// position were deleted; Unavailable if too many reads of the organization are running.
 func (s *Feeds) Feed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (page webhook.FeedPage, err error) {
 	f, err := s.openFeed(ctx, organization, id, r)
 	if err != nil {

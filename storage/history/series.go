@@ -10,11 +10,10 @@ import (
 
 const minutesPerRead = 10_000 // one read adds them up in about 20 ms
 
-// Series counts the attempts of an organization, or of one of its subscriptions, from since until until. For access.AllOrganizations
-// it counts those of all. It returns one point for each step with attempts, in order. since, until and step are in minutes, and
-// steps start at multiples of step since the epoch. The attempts of a deleted subscription count until retention deletes them.
-//
-// Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
+// Series counts the attempts of an organization, or of one of its subscriptions, from since until until. For access.AllOrganizations it
+// counts those of all. It returns one point for each step with attempts, in order. since, until and step are in minutes, and steps start at
+// multiples of step since the epoch. The attempts of a deleted subscription count until retention deletes them. Faults: NotFound;
+// Unavailable if too many reads of the organization's logs are running.
 func (h *History) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) (points []webhook.MinuteCounts, err error) {
 	var row int64 // 0 stands for the whole organization
 	if subscription != "" {

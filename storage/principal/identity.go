@@ -13,13 +13,12 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as external id.
-// If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in by e-mail makes the
-// subject the user's external id. So a person who gets the address later does not become this user. The organization is the one that
-// the issuer names; if none, the user's only organization; else the named one, by its id or its external id, which may be empty.
-//
-// Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user
-// does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
+// PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as external id. If
+// there is none, it is the user with the verified e-mail address and without an external id. The first sign-in by e-mail makes the subject
+// the user's external id. So a person who gets the address later does not become this user. The organization is the one that the issuer
+// names; if none, the user's only organization; else the named one, by its id or its external id, which may be empty. Faults:
+// Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user does not belong to the
+// named organization; Malformed with the code organization_required if it is needed and empty.
 func (r *Reader) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
 	key := identityKey(i, named)
 	if p := r.cache.identities.find(r.cache.generation.Load(), key); p != nil {

@@ -29,11 +29,10 @@ var endOf = map[webhook.EventState]webhook.DeliveryState{
 // has a delivery in the state of the list. It skips what is pending, deleted subscriptions, and subscriptions without a URL.
 //
 // A recovery also skips what has arrived, and what the subscription does not want any more. Then it makes the subscriptions for which
-// something waits healthy, as Recover does, except those that a person has paused. Expired deliveries are pending, so their recovery
-// only does that. As with a replay, what was made before an error stays.
-//
-// Faults: NotFound, and Conflict without a URL, for the subscription of the filter; Forbidden if the plan has no webhooks; Invalid if
-// there are more than maxBulk events or deliveries; Unavailable if the context ends first.
+// something waits healthy, as Recover does, except those that a person has paused. Expired deliveries are pending, so their recovery only
+// does that. As with a replay, what was made before an error stays. Faults: NotFound, and Conflict without a URL, for the subscription of
+// the filter; Forbidden if the plan has no webhooks; Invalid if there are more than maxBulk events or deliveries; Unavailable if the
+// context ends first.
 func (q *Queue) SendListed(ctx context.Context, by access.Actor, organization int64, r webhook.BulkRequest) (sent webhook.BulkResult, err error) {
 	if err := q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
 		if id := r.Events.Subscription; id != "" {

@@ -18,10 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are never
-// sent, and their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller can repeat it.
-//
-// Faults: NotFound; Unavailable if the context ends first.
+// Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are never sent, and
+// their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller can repeat it. Faults: NotFound;
+// Unavailable if the context ends first.
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
 	d, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (discarded, error) {
 		sub, err := q.receiver(t, organization, id)

@@ -17,12 +17,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
-// idempotency key gets the first result again.
-//
-// Faults: Conflict if the organization is closed; Invalid if a key was used for another event, or if the events need more than
-// maxDeliveries deliveries; Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event
-// cannot be counted, although the new events were stored.
+// PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated idempotency key gets the
+// first result again. Faults: Conflict if the organization is closed; Invalid if a key was used for another event, or if the events need
+// more than maxDeliveries deliveries; Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated
+// event cannot be counted, although the new events were stored.
 func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
 	work := sqlite.Work{Payer: organization, Cost: sqlite.UsualCost + len(events), Whole: true, Measure: func(now *sqlite.Tx) (int, error) {

@@ -22,11 +22,9 @@ import (
 // deliveries ended exhausted since a time and that have not arrived, and activates the subscription. The new deliveries
 // come first, so an interrupted recovery leaves the subscription as it was, and the next one continues. A dry run only counts.
 //
-// Without a time in the request, it is the first failure of the outage. A subscription without failures has no outage. Then it is
-// the last success, or the creation of the subscription.
-//
-// Faults: NotFound; Conflict if a person has paused the subscription, unless the request activates it; Forbidden if the plan has no
-// webhooks; Unavailable if the context ends first.
+// Without a time in the request, it is the first failure of the outage. A subscription without failures has no outage. Then it is the last
+// success, or the creation of the subscription. Faults: NotFound; Conflict if a person has paused the subscription, unless the request
+// activates it; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
 	r, err := q.prepareRecovery(ctx, organization, id, request)
 	if err == nil {

@@ -37,9 +37,8 @@ const (
 
 // Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a
 // pending delivery, so a repeated request creates no delivery twice. What an interrupted replay created stays, and the next request
-// continues from there. A disabled subscription gets its deliveries when it is activated. A dry run only counts.
-//
-// Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
+// continues from there. A disabled subscription gets its deliveries when it is activated. A dry run only counts. Faults: NotFound;
+// Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
 	p, err := q.openReplay(ctx, organization, id, r.WithoutAudit, r.DryRun)
 	if err != nil {

@@ -15,10 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Redeliver creates a new delivery of the event of an attempt.
-//
-// Faults: NotFound; Forbidden if it is an audit event and the actor lacks audit:read; Conflict if the subscription no
-// longer receives audit events.
+// Redeliver creates a new delivery of the event of an attempt. Faults: NotFound; Forbidden if it is an audit event and the actor lacks
+// audit:read; Conflict if the subscription no longer receives audit events.
 func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
 	row, at, ok := q.o.Memory.IDs.Row(access.AttemptID, attempt)
 	if !ok {
@@ -74,9 +72,8 @@ func (t *tx) jobOfAttempt(subscription, attempt, at int64) (job webhook.Job, err
 
 // BeginTest creates a test event for one subscription, with a single attempt that is in progress. The delivery is never pending, so an
 // interrupted test is not repeated. The event has the example of the catalogue for eventType. If that is empty, it is of webhook.TestType.
-//
-// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Invalid if there is no example; Limited if
-// the plan's bytes of the day do not suffice.
+// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Invalid if there is no example; Limited if the
+// plan's bytes of the day do not suffice.
 func (q *Queue) BeginTest(ctx context.Context, organization int64, id, eventType string) (webhook.Target, webhook.Job, int64, error) {
 	test, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (test testDelivery, err error) {
 		sub, err := q.receiver(t, organization, id)

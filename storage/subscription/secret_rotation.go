@@ -15,9 +15,8 @@ import (
 )
 
 // RotateSecret gives a subscription a new secret, or the one of r, and returns it only this once. Every attempt that begins later signs
-// with it. During the overlap, the old secret signs too.
-//
-// Faults: NotFound; Conflict if the overlap of the last rotation is not over and r.Force is false.
+// with it. During the overlap, the old secret signs too. Faults: NotFound; Conflict if the overlap of the last rotation is not over and
+// r.Force is false.
 func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := r.Secret.OrNew()
 	sealed := s.keys.Seal([]byte(secret.Reveal()), id)

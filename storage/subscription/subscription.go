@@ -45,10 +45,9 @@ func (s *Subscriptions) audited(organization int64, rows int, eventType string) 
 	}
 }
 
-// CreateSubscription creates a subscription, and its secret unless c has one. It returns the secret only this once.
-//
-// Faults: Forbidden if the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read;
-// Conflict if the plan allows no more subscriptions, or another subscription has the external id; Invalid if a header has no value.
+// CreateSubscription creates a subscription, and its secret unless c has one. It returns the secret only this once. Faults: Forbidden if
+// the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read; Conflict if the plan allows no more
+// subscriptions, or another subscription has the external id; Invalid if a header has no value.
 func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := c.Secret.OrNew()
 	id := publicid.New(access.SubscriptionID)
@@ -105,12 +104,11 @@ func (s *Subscriptions) Count(t *sqlite.Tx, organization int64) (subscriptions, 
 	return int64(len(rows)), pending, nil
 }
 
-// UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries, from any status.
-// is_active false disables it. An empty change does nothing. A subscription that stops receiving audit events loses the pending ones.
-//
-// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if too many
-// deliveries are pending to search them for audit events or to put them in order, or another subscription has the external id; Limited
-// if the organization has changed too much today, but for a pause; those of webhook.SubscriptionChange.CheckHost and setHeaders.
+// UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries, from any status. is_active
+// false disables it. An empty change does nothing. A subscription that stops receiving audit events loses the pending ones. Faults:
+// NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if too many deliveries are
+// pending to search them for audit events or to put them in order, or another subscription has the external id; Limited if the organization
+// has changed too much today, but for a pause; those of webhook.SubscriptionChange.CheckHost and setHeaders.
 func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	work := sqlite.Work{
 		Payer: organization,
