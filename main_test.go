@@ -241,10 +241,10 @@ var budget = map[string]int{
 	"server/cli/receive/diagnosis": 350,
 	"server/config":                1445,
 	"server/console":               410,
-	"server/credential":            330,
+	"server/credential":            335,
 	"server/docs":                  680,
 	"server/exchange":              821,
-	"server/explain":               920, // the highest rate limit is not raised
+	"server/explain":               924, // the highest rate limit is not raised
 	"server/form":                  1665,
 	"server/metrics":               510,
 	"server/oidc":                  870,
@@ -279,14 +279,14 @@ var budget = map[string]int{
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
-	"storage/sqlite":               3306,
+	"storage/sqlite":               3318,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
 	"storage/webhook":              1650,
 }
 
 const (
-	budgetOfAll    = 50824 // the aim is 50,000
+	budgetOfAll    = 50833 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

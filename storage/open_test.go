@@ -225,6 +225,49 @@ func TestRefusedFileAfterACrash(t *testing.T) {
 	}
 }
 
+// TestDatabaseApartFromItsLog has a database that has not copied its log into the file yet. Somebody moves one of them and forgets the other.
+func TestDatabaseApartFromItsLog(t *testing.T) {
+	t.Parallel()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	if _, err := storage.Open(context.Background(), o); err != nil { // never run, and never closed, as a kill leaves it
+		t.Fatal(err)
+	}
+	move := func(suffixes ...string) storage.Options {
+		moved := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		for _, suffix := range suffixes {
+			if err := os.WriteFile(moved.Path+suffix, must[[]byte](t)(os.ReadFile(o.Path+suffix)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return moved
+	}
+	wantLost := func(o storage.Options, kind error, part string) {
+		t.Helper()
+		if _, err := storage.Examine(t.Context(), o); !errors.Is(err, kind) || !strings.Contains(err.Error(), part) {
+			t.Errorf("doctor finds %v", err)
+		}
+		refused(t, o, kind, part)
+	}
+	database := move("", ".key")
+	if info := must[os.FileInfo](t)(os.Stat(database.Path)); info.Size() != 4096 {
+		t.Fatalf("the database has %d bytes, so it has tables", info.Size())
+	}
+	wantLost(database, storage.ErrLost, "put the database and its -wal file back")
+	_, err := storage.Backup(t.Context(), storage.BackupOptions{Path: database.Path, To: database.Path + ".copy"})
+	if !errors.Is(err, storage.ErrForeignFile) || !strings.Contains(err.Error(), "there is no database at "+database.Path) {
+		t.Errorf("the backup fails with %v", err)
+	}
+	log := move("-wal", ".lock")
+	wantLost(log, storage.ErrDamaged, "put the database back beside "+log.Path+"-wal")
+	if before, after := must[[]byte](t)(os.ReadFile(o.Path+"-wal")), must[[]byte](t)(os.ReadFile(log.Path+"-wal")); string(after) != string(before) {
+		t.Error("the log was changed")
+	}
+	all, _ := storagetest.OpenWith(t, move("", "-wal", ".key", ".lock"))
+	if all.Created() {
+		t.Error("all files together are a new database")
+	}
+}
+
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 

@@ -125,7 +125,7 @@ func (s Source) read(start sqlite.Start) (k Keys, err error) {
 		}
 		if start.Empty && start.WasMade {
 			return k, fault.Advise(fmt.Errorf("%w, but %s says that it existed", ErrLost, s.Path+disk.Lock),
-				"restore a backup, or remove that file to start with an empty database")
+				"put the database and its -wal file back, or restore a backup; to start with an empty database, remove that file")
 		}
 		k.keys = []seal.Key{key}
 		return k, nil
@@ -136,7 +136,7 @@ func (s Source) read(start sqlite.Start) (k Keys, err error) {
 		return Keys{file: k.file}, nil
 	case start.Empty && (err == nil || errors.Is(err, ErrKey)):
 		return k, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, k.file.name),
-			"restore a backup, or move the key file away to start with an empty database")
+			"put the database and its -wal file back, or restore a backup; to start with an empty database, move the key file away")
 	case errors.Is(err, os.ErrNotExist):
 		err = missingKey(k.file)
 	}

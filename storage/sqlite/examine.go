@@ -86,19 +86,27 @@ func (i *inspection) look() (err error) {
 	}
 	log, err := fileSize(i.o.Path + disk.WAL)
 	i.leftOpen = log > 0
+	if i.leftOpen && i.size == 0 && ownership.WasMade(i.o.Path) { // SQLite would write over it
+		return fault.Advise(fmt.Errorf("%w: %s is gone, and its write-ahead log is there", ErrDamaged, i.o.Path),
+			"put the database back beside %s, or move that file away, and restore a backup", i.o.Path+disk.WAL)
+	}
 	return err
 }
 
+// prepare asks for the key. A file without tables may have lost its log, with all that was written since the database was made.
 func (i *inspection) prepare() error {
-	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: ownership.WasMade(i.o.Path)})
+	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0 || i.noTables, WasMade: ownership.WasMade(i.o.Path)})
 }
 
 // read compares the database with the schema. check may read the whole file before Recognize decides.
 // options are the options of the connection.
 func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) error {
 	return readDatabase(ctx, i.o.Path, func(db *sqlx.DB) error {
-		if err := i.compare(ctx, db); err != nil || i.noTables {
+		if err := i.compare(ctx, db); err != nil {
 			return err
+		}
+		if i.noTables {
+			return i.prepare()
 		}
 		if err := check(db); err != nil {
 			return err

@@ -27,9 +27,10 @@ type source struct {
 }
 
 func openSource(ctx context.Context, path string) (*source, error) {
+	none := fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path), "set storage.path to where it is")
 	size, err := fileSize(path)
 	if err == nil && size == 0 {
-		err = fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path), "set storage.path to where it is")
+		err = none
 	}
 	if err != nil {
 		return nil, err
@@ -48,6 +49,9 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	var tables int
 	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens the log too
 		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), db.Close())
+	}
+	if tables == 0 { // its log is missing, which had all of it
+		return nil, errors.Join(none, db.Close())
 	}
 	return &source{path, size + log, db}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -45,10 +46,17 @@ func Take(path string) (*Lock, error) {
 	return &Lock{name: f}, nil
 }
 
-// flock takes a flock(2) of the kind how without waiting. taken means that another process has a lock that excludes it.
+// ownerWait is how long a new owner waits for processes that only look, such as doctor, and hold a shared lock meanwhile.
+const ownerWait = 400 * time.Millisecond
+
+// flock takes a flock(2) of the kind how. taken means that another process has a lock that excludes it.
 // It is independent of the locks of SQLite, which use fcntl(2).
 func flock(f *os.File, how int) (taken bool, err error) {
 	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	for left := ownerWait; how == syscall.LOCK_EX && left > 0 && errors.Is(err, syscall.EWOULDBLOCK); left -= ownerWait / 20 {
+		time.Sleep(ownerWait / 20)
+		err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	}
 	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
 		return err != nil, nil
 	}
@@ -62,10 +70,12 @@ func (l *Lock) LockFile(path string) (err error) {
 	if l.file != nil {
 		return nil
 	}
-	if err := dropSecondName(path); err != nil {
-		return err
+	if second := secondName(path); second != "" {
+		err = disk.Remove(second)
 	}
-	l.file, err = lockDatabase(path, syscall.LOCK_EX)
+	if err == nil {
+		l.file, err = lockDatabase(path, syscall.LOCK_EX)
+	}
 	return err
 }
 
@@ -124,7 +134,7 @@ func usedElsewhere(path string) error {
 		"stop that process first, or set storage.path to another file")
 }
 
-// onlyName refuses a database that has a second name (a hard link). SQLite keeps a part of the data in files beside the
+// onlyName refuses a database that has a second name (a hard link), unless it is the one that LockFile removes. SQLite keeps a part of the data in files beside the
 // name of the opened file. So each name would have a part that the other lacks.
 func onlyName(path string, f *os.File) error {
 	info, err := f.Stat()
@@ -132,7 +142,7 @@ func onlyName(path string, f *os.File) error {
 		return err
 	}
 	stat := info.Sys().(*syscall.Stat_t)
-	if stat.Nlink < 2 {
+	if stat.Nlink < 2 || stat.Nlink == 2 && secondName(path) != "" {
 		return nil
 	}
 	mount, err := disk.MountOf(path)
@@ -146,27 +156,20 @@ func onlyName(path string, f *os.File) error {
 // ReplacedSuffix is the start of the suffix of a database that a restore has replaced.
 const ReplacedSuffix = ".replaced-"
 
-// dropSecondName removes the second name that a killed restore gave to the present database. The database still has its
-// own name, and must have no other.
-func dropSecondName(path string) error {
-	present, err := os.Lstat(path)
-	if err != nil {
-		return disk.Advise(path, err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return disk.Advise(filepath.Dir(path), err)
-	}
+// secondName returns the second name that a killed restore gave to the present database; empty if there is none.
+func secondName(path string) string {
+	present, _ := os.Lstat(path) // whoever opens the file reports an error
+	entries, _ := os.ReadDir(filepath.Dir(path))
 	for _, e := range entries {
 		name := filepath.Join(filepath.Dir(path), e.Name())
 		if !strings.HasPrefix(name, path+ReplacedSuffix) {
 			continue
 		}
 		if info, err := os.Lstat(name); err == nil && os.SameFile(info, present) {
-			return disk.Remove(name)
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
 // madeLine is a line of the lock file after the database was created. Without a key file, it distinguishes a lost database from a new one.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/sqlite/ownership"
@@ -240,6 +241,17 @@ func TestOtherNames(t *testing.T) {
 		}
 	})
 
+	t.Run("a new owner waits for who only looks", func(t *testing.T) {
+		t.Parallel()
+		path := newDatabase(t)
+		looking, err := ownership.Share(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(50*time.Millisecond, func() { looking.Close() })
+		take(t, path)
+	})
+
 	t.Run("a server on this name may run during a backup, and one on another name may not", func(t *testing.T) {
 		t.Parallel()
 		path := newDatabase(t)
@@ -277,6 +289,7 @@ func TestOtherNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer lock.Release()
+		expectRefusal(t, ownership.CheckOtherNames(path), disk.ErrAccess, path+" has 3 names")
 		expectRefusal(t, lock.LockFile(path), disk.ErrAccess, path+" has 2 names", "-inum ")
 		expectRefusal(t, ownership.CheckOtherNames(second), disk.ErrAccess, second+" has 2 names")
 		if disk.Exists(left) || !disk.Exists(second) {
@@ -284,6 +297,10 @@ func TestOtherNames(t *testing.T) {
 		}
 		if err := errors.Join(os.Remove(second), os.WriteFile(left, nil, 0o600), lock.LockFile(path)); err != nil {
 			t.Error(err)
+		}
+		restored := newDatabase(t)
+		if err := errors.Join(os.Link(restored, restored+ownership.ReplacedSuffix+"20260102-030405.678"), ownership.CheckOtherNames(restored)); err != nil {
+			t.Errorf("a backup before the next start: %v", err)
 		}
 		if !disk.Exists(left) {
 			t.Error("another database that a restore replaced was removed")
