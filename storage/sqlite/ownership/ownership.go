@@ -54,7 +54,7 @@ const ownerWait = 400 * time.Millisecond
 func flock(f *os.File, how int) (taken bool, err error) {
 	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	for left := ownerWait; how == syscall.LOCK_EX && left > 0 && errors.Is(err, syscall.EWOULDBLOCK); left -= ownerWait / 20 {
-		time.Sleep(ownerWait / 20)
+		<-time.After(ownerWait / 20)
 		err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	}
 	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
