@@ -118,7 +118,8 @@ function Replay({ reason, event, which: only, ...rest }) {
     view=${({ one, every }) => html`<p>It is sent to <bdi class="strong">${reason.url_host}</bdi>${one > 1 && `, with ${
       count(one - 1, 'other event')} of its type and moment`}.${!isDropped && ' What has arrived is not sent again.'}</p>
       ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
-        <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only ${one > 1 ? 'these' : 'this event'}</span></label>
+        <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} />
+          <span>Only ${one > 1 ? 'these' : 'this event'}</span></label>
         <label class="choice"><input type="radio" name="which" checked=${all} onChange=${() => setAll(true)} />
           <span>All ${count(every, 'event')} ${what}</span></label></fieldset>`}`} />`;
 }
