@@ -225,7 +225,8 @@ func TestRefusedFileAfterACrash(t *testing.T) {
 	}
 }
 
-// TestDatabaseApartFromItsLog has a database that has not copied its log into the file yet. Somebody moves one of them and forgets the other.
+// TestDatabaseApartFromItsLog has a database that has not copied its log into the file yet. Somebody moves one of them and forgets the
+// other.
 func TestDatabaseApartFromItsLog(t *testing.T) {
 	t.Parallel()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))

@@ -37,7 +37,7 @@ type Checker struct {
 	issuer   Issuer // nil if there is none
 	limiter  *limiter.Limiter
 	throttle *throttle // of invalid credentials
-	outside  *throttle // of failures outside of the checks: whoever sends an invalid key again and again does not stop sign-ins of neighbours
+	outside  *throttle // of failures outside of the checks, so that invalid keys do not stop sign-ins of neighbours
 	tokens   *tokenRate
 }
 

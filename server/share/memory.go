@@ -12,10 +12,10 @@ const shareOfFree = 2
 // take nothing from it.
 const anonymousMemory = 32 << 20
 
-// Memory is the budget for requests that wait: for their body, or for a slow reader of the response. An organization may reserve at
-// most twice the bytes that remain free. So a single organization can get two thirds of the budget, and four organizations can
-// get two ninths each. Some memory always remains for the next one. Clients without a valid credential have another budget. There, an address
-// may reserve a sixteenth of the bytes that remain free, its /56 an eighth, and its /48 a quarter.
+// Memory is the budget for requests that wait: for their body, or for a slow reader of the response. An organization may reserve at most
+// twice the bytes that remain free. So a single organization can get two thirds of the budget, and four organizations can get two ninths
+// each. Some memory always remains for the next one. Clients without a valid credential have another budget. There, an address may reserve
+// a sixteenth of the bytes that remain free, its /56 an eighth, and its /48 a quarter.
 type Memory struct {
 	mu        sync.Mutex
 	free      int64

@@ -49,8 +49,8 @@ func Take(path string) (*Lock, error) {
 // ownerWait is how long a new owner waits for processes that only look, such as doctor, and hold a shared lock meanwhile.
 const ownerWait = 400 * time.Millisecond
 
-// flock takes a flock(2) of the kind how. taken means that another process has a lock that excludes it.
-// It is independent of the locks of SQLite, which use fcntl(2).
+// flock takes a flock(2) of the kind how. taken means that another process has a lock that excludes it. It is independent of the locks of
+// SQLite, which use fcntl(2).
 func flock(f *os.File, how int) (taken bool, err error) {
 	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	for left := ownerWait; how == syscall.LOCK_EX && left > 0 && errors.Is(err, syscall.EWOULDBLOCK); left -= ownerWait / 20 {
@@ -134,8 +134,8 @@ func usedElsewhere(path string) error {
 		"stop that process first, or set storage.path to another file")
 }
 
-// onlyName refuses a database that has a second name (a hard link), unless it is the one that LockFile removes. SQLite keeps a part of the data in files beside the
-// name of the opened file. So each name would have a part that the other lacks.
+// onlyName refuses a database that has a second name (a hard link), unless it is the one that LockFile removes. SQLite keeps a part of the
+// data in files beside the name of the opened file. So each name would have a part that the other lacks.
 func onlyName(path string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
