@@ -228,7 +228,7 @@ var budget = map[string]int{
 	"server/check":                 592,
 	"server/cli":                   2525,
 	"server/cli/about":             50,
-	"server/cli/apply":             791,
+	"server/cli/apply":             797,
 	"server/cli/bench":             420,
 	"server/cli/child":             140,
 	"server/cli/client":            372,

@@ -57,7 +57,14 @@ const clockJump = 7 * 24 * time.Hour
 // conditions returns the conditions, the causes before their consequences.
 func (o *Options) conditions() []*condition {
 	doctor := "`" + o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}) + "`"
-	jumped := false
+	clock := &condition{
+		kind: ClockJumped, begun: "the clock of the server has jumped by a week or more", ended: "the clock of the server is trusted again",
+		mend: "If the clock is wrong, set it right before Keyhook trusts it, and deletes what is too old by it.",
+	}
+	clock.check = func(context.Context) (string, bool) { // once told, it is present until the clock is trusted, also after a restart
+		s := o.Store.Clock()
+		return strings.TrimSuffix(s.Warning(), "."), !s.Trusted() && (clock.active || s.Jump().Abs() >= clockJump)
+	}
 	list := []*condition{
 		{kind: WritesRefused, begun: "the database refuses writes", ended: "the database takes writes again",
 			mend: "Run " + doctor + " on the machine of the server. Until then, Keyhook accepts no events and sends no deliveries.",
@@ -83,14 +90,7 @@ func (o *Options) conditions() []*condition {
 				n := o.Deliveries.Unsaved()
 				return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
 			}},
-		{kind: ClockJumped, begun: "the clock of the server has jumped by a week or more",
-			ended: "the clock of the server is trusted again",
-			mend:  "If the clock is wrong, set it right before Keyhook trusts it, and deletes what is too old by it.",
-			check: func(context.Context) (string, bool) {
-				s := o.Store.Clock()
-				jumped = !s.Trusted() && (jumped || s.Jump().Abs() >= clockJump)
-				return strings.TrimSuffix(s.Warning(), "."), jumped
-			}},
+		clock,
 	}
 	if c := o.Certificate; c != nil && len(c.Certificates) > 0 && c.Certificates[0].Leaf != nil {
 		leaf := c.Certificates[0].Leaf

@@ -66,7 +66,8 @@ func (p Policy) refusal(a netip.Addr) string {
 	case contains(p.DeniedNetworks, a), embeds && contains(p.DeniedNetworks, inner):
 		return deniedReason
 	case contains(p.AllowedNetworks, a):
-		if embeds && p.isOwn(inner) && !contains(p.AllowedNetworks, inner) && !listsExactly(p.AllowedNetworks, a) {
+		isListed := slices.ContainsFunc(p.AllowedNetworks, func(n netip.Prefix) bool { return unmapPrefix(n) == netip.PrefixFrom(a, a.BitLen()) })
+		if embeds && p.isOwn(inner) && !contains(p.AllowedNetworks, inner) && !isListed {
 			return "leads to " + inner.String() + ", an address of this machine"
 		}
 		return ""
@@ -83,10 +84,6 @@ func (p Policy) refusal(a netip.Addr) string {
 		return "is an address of this machine"
 	}
 	return ""
-}
-
-func listsExactly(networks []netip.Prefix, a netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return unmapPrefix(n) == netip.PrefixFrom(a, a.BitLen()) })
 }
 
 // contains reports whether one of the networks contains a. The caller has unmapped a.

@@ -44,10 +44,7 @@ func (s *Sender) Prepare(t webhook.Target) *Target {
 			prepared.headers[h.Name] = []string{h.Value.Reveal()}
 		}
 	}
-	prepared.request = &http.Request{
-		Method: http.MethodPost, URL: u, Host: u.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
+	prepared.request = &http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return prepared
 }
 

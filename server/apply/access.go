@@ -23,8 +23,9 @@ type object[T any] struct {
 
 // settle creates or changes the object of an item, unless it is as the document says. It does nothing for an item with problems.
 func settle[T any](r *run, i *item, o object[T]) error {
-	if err := i.Err(); err != nil || i.skipped {
-		return err
+	wrong := i.Err()
+	if i.skipped || wrong != nil && !r.looks {
+		return wrong
 	}
 	before, err := o.find(r.ctx, i.name)
 	if i.isNew = fault.KindOf(err) == fault.NotFound; err != nil && !i.isNew {
@@ -34,8 +35,8 @@ func settle[T any](r *run, i *item, o object[T]) error {
 	if !i.isNew {
 		key = o.key(before)
 	}
-	if err := r.identify(i, key); err != nil {
-		return err
+	if err := r.identify(i, key); err != nil || wrong != nil { // with a problem, it is in the document nevertheless, so prune keeps it
+		return cmp.Or(err, wrong)
 	}
 	o.compare(before)
 	if err := i.Err(); err != nil || r.looks || i.isSame() {

@@ -70,11 +70,12 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("document")
 	dry, prune, document := f.Bool("dry_run"), f.Bool("prune"), f.Nested("document")
+	shown := f.Strings("removals", "an array of removals, such as [\"user ada\"]")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	r := &run{
-		Endpoint: e, by: x.Actor(), dry: form.Or(dry, false), prune: form.Or(prune, false),
+		Endpoint: e, by: x.Actor(), dry: form.Or(dry, false), prune: form.Or(prune, false), shown: shown,
 		lookup: form.Lookup{Store: e.Store}, sections: map[string][]*form.Form{}, unchanged: map[*form.Form]string{},
 	}
 	r.by.Applying = true

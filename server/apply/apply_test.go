@@ -544,6 +544,51 @@ func TestPrune(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", d)
 		}
 	})
+	t.Run("says that it closes an organization that has only events, and not that it deletes an empty one", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		f.apply(t, `"organizations":[{"external_id":"empty","name":"Empty","plan":"growth"},{"external_id":"used","name":"Used","plan":"growth"}]`)
+		used, err := f.store.Directory.Organization(t.Context(), "used")
+		if err != nil {
+			t.Fatal(err)
+		}
+		storagetest.Publish(t, f.store, access.Principal{Organization: used}, "a")
+		f.apply(t, "", `"prune":true`).want(t, 200, "remove organization empty", "remove organization used name:Used><nil>")
+		if r := f.do(t, "GET", "organizations/empty/", ""); r.status != 404 {
+			t.Error(r.text)
+		}
+	})
+	t.Run("removes only what the caller has seen", func(t *testing.T) {
+		t.Parallel()
+		f := setUp(t)
+		const rest = `"removals":["subscription c7/orders","member c7/ada"]`
+		before := f.state(t)
+		f.apply(t, "", `"prune":true`, rest).want(t, 422, "prune not_in_removals", "prune not_in_removals", "prune not_in_removals", "prune not_in_removals", "prune not_in_removals")
+		f.apply(t, "", `"prune":true`, `"removals":[]`).want(t, 422, slices.Repeat([]string{"prune not_in_removals"}, 7)...)
+		if d := cmp.Diff(before, f.state(t)); d != "" {
+			t.Errorf("(-before +after):\n%s", d)
+		}
+	})
+	t.Run("counts what refers to changed objects as named", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		const n = 600 // so that the members of both organizations are more than one request may change
+		var users, members, others []string
+		for i := range n {
+			users = append(users, fmt.Sprintf(`{"external_id":"u%d","name":"U"}`, i))
+			members = append(members, fmt.Sprintf(`{"organization":"c1","user":"u%d","role":"member"}`, i))
+			others = append(others, fmt.Sprintf(`{"organization":"c2","user":"u%d","role":"member"}`, i))
+		}
+		document := func(plan string, members []string) string {
+			return fmt.Sprintf(`"organizations":[{"external_id":"c1","name":"C","plan":%q},{"external_id":"c2","name":"C","plan":%[1]q}],"users":[%s],"members":[%s]`,
+				plan, strings.Join(users, ","), strings.Join(members, ","))
+		}
+		for _, some := range [][]string{nil, members, append(others, members...)} {
+			f.apply(t, document("growth", some))
+		}
+		f.apply(t, `"plans":[{"name":"fresh","api_rate_limit_per_minute":1}],`+document("fresh", append(others, members...)), `"prune":true`).want(t, 200,
+			"create plan fresh api_rate_limit_per_minute:<nil>>1", "update organization c1 plan:growth>fresh", "update organization c2 plan:growth>fresh")
+	})
 	t.Run("leaves what others have created, so the document may name it", func(t *testing.T) {
 		t.Parallel()
 		f := setUp(t)

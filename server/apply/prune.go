@@ -27,8 +27,8 @@ func (r *run) countPruned() (n int) {
 	return n
 }
 
-// countClosures returns the name of each organization that apply has created, and counts what would end with it, before anything is
-// removed, by id. An organization without anything has no fields.
+// countClosures returns the name of each organization that the request removes, and counts what would end with it, before anything is
+// removed, by id.
 func (r *run) countClosures() (map[string][]field, error) {
 	counts := map[string][]field{}
 	for _, a := range r.list {
@@ -43,9 +43,6 @@ func (r *run) countClosures() (map[string][]field, error) {
 			{"api_keys", c.APIKeys, nil}, {"access_tokens", c.AccessTokens, nil}, {"members", c.Members, nil},
 			{"subscriptions", c.Subscriptions, nil}, {"pending_deliveries", c.PendingDeliveries, nil},
 		}, func(f field) bool { return f.From == int64(0) })
-		if len(ended) == 0 {
-			continue
-		}
 		o, err := r.Store.Organization(r.ctx, a.Key)
 		if err != nil {
 			return nil, err
@@ -70,7 +67,14 @@ func (r *run) removeAll(closures map[string][]field) error {
 				return err
 			}
 			c := change{Action: "remove", Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
-			err = k.remove(r.ctx, r.by, a.Key)
+			if r.shown == nil || slices.ContainsFunc(r.shown, func(e form.Element) bool { return e.Text == identity(c.Kind, c.Key) }) {
+				err = k.remove(r.ctx, r.by, a.Key)
+			} else {
+				err = fault.New(fault.Conflict, "not_in_removals", "Nobody was asked about it, because it has come meanwhile. Compare again.")
+			}
+			if _, gone := r.Store.Organization(r.ctx, a.Key); err == nil && fault.KindOf(gone) == fault.NotFound {
+				c.Fields = []field{} // it was deleted, so nothing ends with it
+			}
 			if refused, isFault := fault.As(err); isFault && isRefusal(refused.Kind) {
 				err = fault.New(refused.Kind, refused.Code, "%s %s: %s To keep it, put it back into the document.", c.Kind, c.Key, refused.Message)
 			}

@@ -37,6 +37,7 @@ type run struct {
 	by         access.Actor
 	lookup     form.Lookup
 	dry, prune bool
+	shown      []form.Element          // the only objects that prune may remove; nil: all
 	sections   map[string][]*form.Form // by kind
 	unchanged  map[*form.Form]string   // identities of the objects that need no change
 	*pass
@@ -260,7 +261,7 @@ func reference[T any](r *run, i *item, field string, find func(context.Context, 
 	if text == nil {
 		return found
 	}
-	if r.failed[identity(field, *text)] {
+	if r.failed[identity(field, *text)] && !r.looks { // a comparison needs the object as it is on the server
 		i.skipped = true
 		return found
 	}

@@ -191,7 +191,7 @@ func EventData(body []byte) (json.RawMessage, error) {
 
 // EventTypes returns event types and prefixes, without duplicates.
 func (f *Form) EventTypes(name string) *webhook.Types {
-	list := f.strings(name, eventTypes)
+	list := f.Strings(name, eventTypes)
 	if list == nil {
 		return nil
 	}

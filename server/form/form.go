@@ -226,8 +226,8 @@ type Element struct {
 	Text  string
 }
 
-// strings returns the strings of an array, or nil if the field is missing. Other values are problems and are left out.
-func (f *Form) strings(name, form string) []Element {
+// Strings returns the strings of an array, or nil if the field is missing. Other values are problems and are left out.
+func (f *Form) Strings(name, form string) []Element {
 	values := f.array(name, maxList, form)
 	if len(values) > maxList {
 		f.Refuse(name, "too_many", "This may have at most %d elements.", maxList)

@@ -56,7 +56,7 @@ func lookUp[T any](ctx context.Context, f *Form, name, sort string, find func(co
 
 // Permissions returns a list of permissions.
 func (r Lookup) Permissions(ctx context.Context, f *Form, name string) *access.Scope {
-	list := f.strings(name, permissions)
+	list := f.Strings(name, permissions)
 	if list == nil {
 		return nil
 	}

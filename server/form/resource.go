@@ -199,7 +199,7 @@ func (f *Form) Networks(name string) access.Networks {
 	if f.Null(name) {
 		return nil
 	}
-	list := f.strings(name, networks)
+	list := f.Strings(name, networks)
 	if len(list) > access.MaxNetworks {
 		f.Refuse(name, "too_many", "This may have at most %d networks; combine them into larger ones.", access.MaxNetworks)
 		return nil

@@ -283,3 +283,30 @@ func idle(ctx context.Context, url, as string) {
 		}
 	}
 }
+
+// TestAFailingSubscriptionBecomesAFeed has no receiver any more, so nothing fails.
+func TestAFailingSubscriptionBecomesAFeed(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.*")
+	f.Attempted(t, owner, sub, 2) // one is delivered, one waits after a failure
+	path, as := "/api/v1/webhooks/subscriptions/"+sub.ID+"/", servertest.Bearer(token)
+	f.Do(t, "POST "+path+"discard/", as, "").Want(t, 202, "")
+	if before := f.Do(t, "GET "+path, as, "").Want(t, 200, "").Text; !strings.Contains(before, `"consecutive_failures":1`) {
+		t.Fatal(before)
+	}
+	after := f.Do(t, "PATCH "+path, as, `{"url":null}`).Want(t, 200, "").Text
+	for _, want := range []string{`"status":"healthy"`, `"consecutive_failures":0`, `"failing_since":null`, `"last_error":null`} {
+		if !strings.Contains(after, want) {
+			t.Errorf("no %s in %s", want, after)
+		}
+	}
+	f.Do(t, "PATCH "+path, as, `{"is_active":false}`).Want(t, 200, "")
+	if paused := f.Do(t, "PATCH "+path, as, `{"url":"https://example.com/"}`).Want(t, 200, "").Text; !strings.Contains(paused, `"is_active":false`) {
+		t.Error(paused)
+	}
+	if paused := f.Do(t, "PATCH "+path, as, `{"url":null}`).Want(t, 200, "").Text; !strings.Contains(paused, `"is_active":false`) {
+		t.Errorf("what a person has paused is active: %s", paused)
+	}
+}

@@ -61,11 +61,7 @@ func Fields(fields []Field) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	return &Error{
-		Kind: Invalid, Code: "validation_failed",
-		Message: "One or more fields are invalid.",
-		Fields:  fields,
-	}
+	return &Error{Kind: Invalid, Code: "validation_failed", Message: "One or more fields are invalid.", Fields: fields}
 }
 
 // InField makes an Invalid fault of one problem with one field.

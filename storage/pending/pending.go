@@ -93,7 +93,7 @@ func (s *Survey) OrganizationFigures(ctx context.Context) (map[int64]access.Orga
 		var found []access.OrganizationFigures
 		err := s.o.Logs.List(ctx, &found, `
 			SELECT o.id, 0 AS in_trouble, 0 AS pending, coalesce(o.last_event_at, 0) AS last_event_at,
-			       (SELECT coalesce(sum(u.events), 0) FROM organization_days u WHERE u.organization_id = o.id AND u.day >= ?2) AS events FROM organizations o
+			       (SELECT coalesce(sum(u.events), 0) FROM organization_days u WHERE u.organization_id = o.id AND u.day BETWEEN ?2 AND ?2 + 30) AS events FROM organizations o
 			UNION ALL SELECT s.organization_id, 1, 0, 0, 0 FROM subscriptions s INDEXED BY subscriptions_in_trouble
 			WHERE s.status <> 'healthy' AND s.paused = 0 AND s.deleted_at IS NULL AND NOT `+delivery.PausedByPerson+`
 			UNION ALL SELECT s.organization_id, 0, j.value, 0, 0 FROM json_each(?1) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)

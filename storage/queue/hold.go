@@ -109,7 +109,7 @@ func (t *tx) announceHold(hold *webhook.Hold) {
 	t.announceChange()
 }
 
-// ReleaseQueue ends the hold and returns how many deliveries can be sent now. Without a hold it does nothing.
+// ReleaseQueue ends the hold and returns how many deliveries are pending. Without a hold it does nothing.
 func (q *Queue) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error) {
 	return returning(ctx, q, sqlite.Work{}, func(t *tx) (int64, error) {
 		hold, err := t.hold()

@@ -20,10 +20,9 @@ type waitingReaders struct {
 	count         int
 }
 
-// AwaitEvents returns a channel that gets a token after an event of the organization was published. The caller must call leave.
-//
-// If all places are taken, an organization gets one from the organization with the most readers, unless it has about as many. That
-// closes the channel of the reader that loses its place, and ends its wait. Faults: Limited if too many readers wait.
+// AwaitEvents returns a channel that gets a token after an event of the organization was published. The caller must call leave. If all
+// places are taken, an organization gets one from the organization with the most readers, unless it has about as many. That closes the
+// channel of the reader that loses its place, and ends its wait. Faults: Limited if too many readers wait.
 func (q *Queue) AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error) {
 	w := &q.waiting
 	w.mu.Lock()

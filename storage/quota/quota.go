@@ -33,11 +33,8 @@ func Size(e webhook.NewEvent, deliveries int) int {
 // maxCached limits the organizations in memory.
 const maxCached = 10_000
 
-// Quotas count the usage of each organization in the current UTC day. The table organization_days has the counts as of the last
-// commit.
-//
-// The wall clock decides the day. If it jumps to another day, the count of that day applies. If it jumps back, the old
-// count applies again.
+// Quotas count the usage of each organization in the current UTC day. The table organization_days has the counts as of the last commit. The
+// wall clock decides the day. If it jumps to another day, the count of that day applies. If it jumps back, the old count applies again.
 type Quotas struct {
 	day    int64
 	cached map[int64]*Quota                 // by organization; only the writer changes them

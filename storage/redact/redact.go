@@ -9,10 +9,8 @@ import (
 
 const redacted = "[redacted]"
 
-// Text is a secret. Every way to print, log or marshal it gives "[redacted]"; the text leaves only through Reveal. The
-// zero value is no text. Types of secrets embed Text.
-//
-// Two Texts are equal under == only if one is a copy of the other. So == does not compare secrets.
+// Text is a secret. Every way to print, log or marshal it gives "[redacted]"; the text leaves only through Reveal. The zero value is no
+// text. Types of secrets embed Text. Two Texts are equal under == only if one is a copy of the other. So == does not compare secrets.
 type Text struct {
 	// fmt calls no method of a value in an unexported field, nor for the verb %p. It prints the fields then: an address here.
 	raw *string

@@ -203,6 +203,9 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	}
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
+		if sub.URL == "" && !sub.ByPerson() { // a feed has no receiver that fails
+			sub.Health = sub.Activate()
+		}
 	}
 	access.Set(&sub.Description, c.Description)
 	if c.EventTypes != nil {

@@ -107,7 +107,8 @@ func (r *runner) apply(ctx context.Context, entries []*entry, prune bool) error 
 	if err := d.print(r.out); err != nil || r.DryRun || len(d.Changes) == 0 {
 		return err
 	}
-	if question := d.question(); question != "" {
+	question, removals := d.question()
+	if q.removals = removals; question != "" {
 		if err := r.Confirm(question); err != nil {
 			return err
 		}

@@ -301,6 +301,26 @@ func TestPrune(t *testing.T) {
 			t.Errorf("error %v, asked %s", err, asked)
 		}
 	})
+	t.Run("removes nothing that came while it asked", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		if _, err := f.apply(t, small, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		file, _, _ := strings.Cut(small, "members:")
+		_, err := f.apply(t, file, apply.Options{Prune: true, Confirm: func(string) error {
+			_, err := f.apply(t, "organizations: [{external_id: late, name: Late, plan: growth}]", apply.Options{})
+			return err
+		}})
+		if err == nil || !strings.Contains(err.Error(), "organization late: Nobody was asked about it, because it has come meanwhile. Compare again.") {
+			t.Errorf("error %v", err)
+		}
+		for _, kept := range []string{"organizations/late/", "organizations/customer-7/members/"} {
+			if got := f.do(t, "GET", kept, ""); got["name"] != "Late" && len(got["data"].([]any)) != 1 {
+				t.Errorf("%s: %v", kept, got)
+			}
+		}
+	})
 	t.Run("refuses to prune what the file still needs", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)

@@ -59,17 +59,13 @@ func show(field string, value any) string {
 		return hostOf(text)
 	case isText && (text == "" || strings.ContainsAny(text, " \n\t")):
 		return output.Quote(text)
-	case isList && !hasObjects(list):
+	case isList && !slices.ContainsFunc(list, func(item any) bool { _, is := item.(map[string]any); return is }): // no objects
 		text = fmt.Sprint(list)
 	case !isText:
 		encoded, _ := json.Marshal(value) // of a response
 		text = string(encoded)
 	}
 	return output.Escape(output.Shorten(text, maxValue))
-}
-
-func hasObjects(list []any) bool {
-	return slices.ContainsFunc(list, func(item any) bool { _, is := item.(map[string]any); return is })
 }
 
 // hostOf returns a URL without its path and its query, which are often secrets of the receiver.
@@ -101,22 +97,23 @@ func (d difference) print(out output.Printer) error {
 	return out.Write(b.String())
 }
 
-// question asks whether to remove what the server would remove, which was printed before. It is empty if that is nothing.
-func (d difference) question() string {
-	removed, closed := 0, 0
+// question asks whether to remove what the server would remove, which was printed before. It is empty if that is nothing. removals is what
+// it asks about.
+func (d difference) question() (text string, removals []string) {
+	removals, closed := []string{}, 0
 	for _, c := range d.Changes {
 		if c.Action == remove {
-			removed++
+			removals = append(removals, c.Kind+" "+c.Key)
 			if c.Kind == "organization" && len(c.Fields) > 0 { // it has something that ends
 				closed++
 			}
 		}
 	}
-	switch {
-	case removed == 0:
-		return ""
-	case closed == 0:
-		return fmt.Sprintf("Remove %s?", output.Count(removed, "object", "objects"))
+	if len(removals) > 0 {
+		text = fmt.Sprintf("Remove %s?", output.Count(len(removals), "object", "objects"))
 	}
-	return fmt.Sprintf("Remove %s? This closes %s for good.", output.Count(removed, "object", "objects"), output.Count(closed, "organization", "organizations"))
+	if closed > 0 {
+		text += fmt.Sprintf(" This closes %s for good.", output.Count(closed, "organization", "organizations"))
+	}
+	return text, removals
 }

@@ -179,6 +179,9 @@ func toJSON(node *yaml.Node) (any, error) {
 	case node.Kind == yaml.MappingNode:
 		members := map[string]any{}
 		for pair := range slices.Chunk(node.Content, 2) {
+			if key := pair[0]; key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
+				return nil, errors.New("a key must be a text; write out what an alias or << stands for")
+			}
 			value, err := toJSON(resolved(pair[1]))
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", output.Escape(pair[0].Value), err)

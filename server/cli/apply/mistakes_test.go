@@ -17,6 +17,7 @@ func TestMistakes(t *testing.T) {
 		"a tab as indentation":      {"plans:\n\t- {name: x}\n", "standard input:2: this is not valid YAML: found character that cannot start any token"},
 		"a second document":         {"plans: []\n---\nplans: []\n", "standard input:2: a second document begins here"},
 		"a merge key":               {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - <<: *a\n    name: y\n", "standard input:3: this must be the name of a field"},
+		"a merge key in a value":    {"event_types:\n  - type: a\n    description: x\n    example: {x: &b {y: 1}, z: {<<: *b}}\n", "standard input:4: example: z: a key must be a text; write out what an alias or << stands for"},
 		"a section twice":           {"plans: []\nplans: []\n", `standard input:2: mapping key "plans" already defined at line 1`},
 		"a field twice":             {"plans:\n  - name: x\n    name: y\n", `standard input:3: mapping key "name" already defined at line 2`},
 		"an object twice":           {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - *a\n", "standard input:3: plan x: This object is in the document already, see line 2"},

@@ -17,13 +17,14 @@ import (
 )
 
 type request struct {
-	prune   bool
-	list    []*entry
-	entries map[string]*entry // by path in the body
+	prune    bool
+	removals []string // that the user has seen; nil before
+	list     []*entry
+	entries  map[string]*entry // by path in the body
 }
 
 func newRequest(list []*entry, prune bool) *request {
-	q, made := &request{prune, list, map[string]*entry{}}, map[string]int{}
+	q, made := &request{prune, nil, list, map[string]*entry{}}, map[string]int{}
 	for _, e := range list {
 		q.entries[fmt.Sprintf("document.%s.%d", e.section, made[e.section])] = e
 		made[e.section]++
@@ -41,7 +42,11 @@ func (q *request) body(dry bool) ([]byte, error) {
 		}
 		document[e.section] = append(document[e.section], fields)
 	}
-	return json.Marshal(map[string]any{"document": document, "prune": q.prune, "dry_run": dry})
+	body := map[string]any{"document": document, "prune": q.prune, "dry_run": dry}
+	if q.removals != nil {
+		body["removals"] = q.removals
+	}
+	return json.Marshal(body)
 }
 
 // errTooMuch says that a file is too large for one request.

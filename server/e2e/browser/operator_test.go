@@ -340,7 +340,7 @@ func TestSystem(t *testing.T) {
 		t.Errorf("%d deliveries arrived during the hold", got)
 	}
 	p.click("button", "Release queue…")
-	p.confirm("", "Send 3 waiting deliveries")
+	p.confirm("", "Release queue")
 	p.expect("Released 3 deliveries.")
 	r.await(t, "a", 3)
 

@@ -77,13 +77,12 @@ const Waiting = ({ backlog }) => (backlog ? html`${number(backlog.pending)}${bac
   && html`<span class="quiet">, the oldest due <${Time} value=${backlog.oldest_due_at} /></span>`}` : '–');
 
 function useUse({ id, plan }) {
-  const limit = 200;
   return {
     plan: useLoad((signal) => api.get(`/plans/${encodeURIComponent(plan)}/`, { signal }), [plan]).data,
     keys: useLoad(async (signal) => {
       if (!reads(id, 'api_keys:read')) return null;
-      const page = await api.get('/api-keys/', { signal, query: { status: 'active', limit }, organization: actingIn(id) });
-      return { n: page.data.length, text: page.has_more ? `more than ${limit}` : number(page.data.length) };
+      const { api_keys: n } = await api.get('/usage/', { signal, organization: actingIn(id) });
+      return { n, text: number(n) };
     }, [id]).data,
   };
 }

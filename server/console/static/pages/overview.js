@@ -6,7 +6,7 @@ import { Table } from '../ui/table.js';
 import { Badge } from '../ui/badge.js';
 import { Segments } from '../ui/filters.js';
 import { ErrorBar, Skeleton } from '../ui/state.js';
-import { Time, number, duration } from '../ui/time.js';
+import { Time, number, atMost } from '../ui/time.js';
 import { href, place, useQuery } from '../router.js';
 import { can, session, useSession, isOperator, isShown } from '../session.js';
 import { paths } from '../paths.js';
@@ -51,8 +51,8 @@ function Figures({ stats, backlog }) {
   const { succeeded = 0, failed = 0, duration_ms } = stats?.totals ?? {};
   return html`<${Facts} across items=${[
     ['Success rate', html`<${Rate} good=${succeeded} bad=${failed} />`],
-    ['Duration p50', html`<span class="figure">${duration(duration_ms?.p50)}</span>`],
-    ['Duration p95', html`<span class="figure">${duration(duration_ms?.p95)}</span>`],
+    ['Duration p50', html`<span class="figure">${atMost(duration_ms?.p50)}</span>`],
+    ['Duration p95', html`<span class="figure">${atMost(duration_ms?.p95)}</span>`],
     ['Waiting', html`<span class="figure">${number(backlog.pending)}</span>`],
     ['Oldest due', html`<span class="figure"><${Time} value=${backlog.oldest_due_at} /></span>`],
   ]} />`;

@@ -46,9 +46,10 @@ export function Queue({ queue, reload }) {
         : href(paths.organization(q.organization_id)))} />`}
     ${open === 'hold' && html`<${Hold} queue=${queue} act=${act} onClose=${close} />`}
     ${open === 'release' && html`<${Confirm} title="Release the queue?"
-      action=${queue.pending_deliveries ? `Send ${waiting(queue)}` : 'Release queue'} onClose=${close}
+      action="Release queue" onClose=${close}
       onConfirm=${() => act('release', undefined, (after) => `Released ${count(after.released, 'delivery', 'deliveries')}.`)}>
-      <p>Keyhook sends ${waiting(queue)} to ${count(queue.pending_subscriptions, 'subscription')}, and what comes after them.</p><//>`}
+      <p>${waiting(queue)} of ${count(queue.pending_subscriptions, 'subscription')}, and what comes after them, are sent. What waits for
+        a paused or failing subscription, or for a plan with webhooks, waits on.</p><//>`}
     ${open === 'discard' && html`<${Confirm} title="Discard the held deliveries?" action="Discard and release" typed="discard" danger onClose=${close}
       onConfirm=${() => act('discard', undefined, (after) => `Discarded ${count(after.dropped, 'delivery', 'deliveries')}. The queue is released.`)}>
       <p>Of ${waiting(queue)}, those from before the hold are never sent. Newer ones are sent. This cannot be undone.</p>

@@ -3,7 +3,7 @@
 // It is drawn in pixels of its width, so bars are sharp. Classes of CSS have the colours.
 import { html, cx, useLayoutEffect, useMemo, useRef, useState } from './html.js';
 import { countTicks, durationStep, timeTicks, periodText, shortTime } from './scale.js';
-import { count, duration, exactTime } from './time.js';
+import { atMost, count, duration, exactTime } from './time.js';
 import { go } from '../router.js';
 
 const left = 40, right = 52, top = 8, bottom = 24; // room around the bars
@@ -74,18 +74,20 @@ export function Chart({ stats, label = 'Attempts over time', aside, hrefOf }) {
 // Values are the numbers of a step, or of all if the choice of the period says what they are of.
 const Values = ({ at, counts, isAll }) => html`<span class="chart-key succeeded">${count(counts.succeeded, 'succeeded', 'succeeded')}</span>
   <span class="chart-key failed">${count(counts.failed, 'failed', 'failed')}</span>
-  <span class="chart-key p95">p95 ${duration(counts.duration_ms?.p95)}</span>
+  <span class="chart-key p95">p95 ${atMost(counts.duration_ms?.p95)}</span>
   <span class=${cx('quiet chart-at', isAll && 'wide')}>${at}</span>`;
 
-function lastText({ since, until }) {
-  if (Date.parse(until) < Date.now() - 6e4) return `${shortTime(since)} – ${shortTime(until)}`;
-  const days = Math.round((Date.parse(until) - Date.parse(since)) / 864e5);
-  if (days > 1) return `Last ${days} days`;
-  return Date.parse(until) - Date.parse(since) < 5.4e6 ? 'Last hour' : 'Last 24 hours';
+const periods = [[1, 'hour'], [24, '24 hours'], [168, '7 days'], [720, '30 days'], [8760, 'year']];
+
+// lastText names a period that ends now by its length, beside which it has at most one more step. Any other has its beginning and end.
+function lastText({ since, until, step }) {
+  const hours = (Date.parse(until) - Date.parse(since)) / 36e5;
+  const found = periods.find(([n]) => n <= hours && hours <= n + step / 3600);
+  return found && Date.parse(until) >= Date.now() - 6e4 ? `Last ${found[1]}` : `${shortTime(since)} – ${shortTime(until)}`;
 }
 
 const summary = (label, { totals, since, until }) => `${label}, ${exactTime(since)} to ${exactTime(until)}: `
-  + `${totals.succeeded} succeeded, ${totals.failed} failed, 95 percent within ${duration(totals.duration_ms?.p95)}`;
+  + `${totals.succeeded} succeeded, ${totals.failed} failed, 95 percent within ${atMost(totals.duration_ms?.p95)}`;
 
 // slot is the place of a step. From 4 px on, one px or more is left free between bars.
 function slot(i, n, width) {
@@ -143,4 +145,4 @@ const px = (n) => Math.round(n * 10) / 10;
 const Data = ({ label, stats: { data, step } }) => html`<table class="hidden-label"><caption>${label}</caption>
   <thead><tr><th>Time</th><th>Succeeded</th><th>Failed</th><th>95 percent within</th></tr></thead>
   <tbody>${data.filter((p) => p.succeeded || p.failed).map((p) => html`<tr key=${p.at}><th>${periodText(Date.parse(p.at), step)}</th>
-    <td>${p.succeeded}</td><td>${p.failed}</td><td>${duration(p.duration_ms?.p95)}</td></tr>`)}</tbody></table>`;
+    <td>${p.succeeded}</td><td>${p.failed}</td><td>${atMost(p.duration_ms?.p95)}</td></tr>`)}</tbody></table>`;

@@ -50,8 +50,10 @@ export function timeTicks(since, until, most) {
 
 export const shortTime = (at) => `${date.format(new Date(at))}, ${clock.format(new Date(at))}`;
 
-// periodText is the period of one step: "22 Nov, 14:00 – 15:00", or "22 Nov".
+const utcDate = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
+
+// periodText is the period of one step: "22 Nov, 14:00 – 15:00", or "22 Nov (UTC)", because a step of a day is one of UTC.
 export function periodText(from, step) {
   const to = new Date(from + step * 1000);
-  return step >= 86400 ? date.format(from) : `${date.format(from)}, ${clock.format(from)} – ${clock.format(to)}`;
+  return step >= 86400 ? `${utcDate.format(from)} (UTC)` : `${date.format(from)}, ${clock.format(from)} – ${clock.format(to)}`;
 }

@@ -2,7 +2,7 @@
 import { html, named, useState, useEffect } from './html.js';
 import { said } from '../session.js';
 
-const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' });
 const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const moment = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' });
@@ -71,6 +71,9 @@ export function duration(ms) {
   if (ms < 1728e5) return `${Math.round(ms / 36e5)} h`;
   return `${Math.round(ms / 864e5)} d`;
 }
+
+// atMost is a duration of the statistics, whose last class has no upper end.
+export const atMost = (ms) => (ms >= 10_000 ? '10 s or more' : duration(ms));
 
 const whole = new Intl.NumberFormat('en');
 

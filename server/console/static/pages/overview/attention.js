@@ -68,7 +68,7 @@ function warnings({ queue, system, backlog }, all, organization) {
   return [
     held && html`<${Bar} key="queue" tone="warning" title=${isOperator() ? 'The queue is held: nothing is sent' : 'Nothing is sent for now'} action=${toSystem}>
       <p>${queue?.held ? html`Since <${Time} value=${queue.held_since} />
-        ${queue.reason && html`: <bdi>${queue.reason}</bdi>`}. Release it to send ${count(queue.pending_deliveries, 'delivery', 'deliveries')}.`
+        ${queue.reason && html`: <bdi>${queue.reason}</bdi>`}. ${count(queue.pending_deliveries, 'delivery waits', 'deliveries wait')}.`
         : 'All sending is stopped. Deliveries wait.'}</p><//>`,
     plan && html`<${Bar} key="plan" tone="warning" title=${all ? 'Deliveries wait for a plan with webhooks'
       : html`The plan of <bdi>${organization.name}</bdi> has no webhooks`} action=${toPlan}>
