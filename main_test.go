@@ -223,12 +223,12 @@ var budget = map[string]int{
 	"dispatch/signature":           360,
 	"limiter":                      180,
 	"server":                       2870,
-	"server/apply":                 890,
+	"server/apply":                 891,
 	"server/build":                 90,
 	"server/check":                 592,
 	"server/cli":                   2525,
 	"server/cli/about":             50,
-	"server/cli/apply":             797,
+	"server/cli/apply":             798,
 	"server/cli/bench":             420,
 	"server/cli/child":             140,
 	"server/cli/client":            372,
@@ -279,14 +279,14 @@ var budget = map[string]int{
 	"storage/scan":                 510,
 	"storage/seal":                 210,
 	"storage/search":               290,
-	"storage/sqlite":               3318,
+	"storage/sqlite":               3322,
 	"storage/sqlite/ownership":     240,
 	"storage/subscription":         520,
 	"storage/webhook":              1650,
 }
 
 const (
-	budgetOfAll    = 50833 // the aim is 50,000
+	budgetOfAll    = 50838 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -509,6 +509,18 @@ func TestUserWithoutAnAddress(t *testing.T) {
 	}
 }
 
+func TestSubscriptionsWithoutAName(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	f.apply(t, `"organizations":[{"external_id":"c","name":"C","plan":"growth"}]`)
+	for name, code := range map[string]string{``: "missing", `"external_id":7,`: "wrong_type", `"external_id":"a b",`: "invalid", `"external_id":null,`: "wrong_type"} {
+		r := f.apply(t, `"subscriptions":[{`+name+`"organization":"c","url":"https://a.example/"}]`, `"dry_run":true`)
+		if r.status != 422 || !slices.Contains(r.summary(), "document.subscriptions.0.external_id "+code) {
+			t.Errorf("%s: status %d, %v", name, r.status, r.summary())
+		}
+	}
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	setUp := func(t *testing.T) *fixture {
@@ -553,7 +565,9 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 		storagetest.Publish(t, f.store, access.Principal{Organization: used}, "a")
-		f.apply(t, "", `"prune":true`).want(t, 200, "remove organization empty", "remove organization used name:Used><nil>")
+		f.apply(t, "", `"prune":true`, `"removals":["organization empty","organization used"]`).want(t, 422, "prune not_in_removals")
+		f.apply(t, "", `"prune":true`, `"removals":["organization empty","close organization used"]`).want(t, 200,
+			"remove organization empty", "remove organization used name:Used><nil>")
 		if r := f.do(t, "GET", "organizations/empty/", ""); r.status != 404 {
 			t.Error(r.text)
 		}

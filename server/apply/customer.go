@@ -78,7 +78,7 @@ func (r *run) makeSubscription(i *item) error {
 		pair: in.ID + "/" + form.Or(given.ExternalID, ""),
 		key:  func(s webhook.Subscription) string { return s.ID },
 		find: func(ctx context.Context, _ string) (found webhook.Subscription, err error) {
-			id, err := r.Store.SubscriptionID(ctx, in.RowID, *given.ExternalID)
+			id, err := r.Store.SubscriptionID(ctx, in.RowID, form.Or(given.ExternalID, ""))
 			if err != nil {
 				return found, err
 			}

@@ -67,13 +67,15 @@ func (r *run) removeAll(closures map[string][]field) error {
 				return err
 			}
 			c := change{Action: "remove", Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
-			if r.shown == nil || slices.ContainsFunc(r.shown, func(e form.Element) bool { return e.Text == identity(c.Kind, c.Key) }) {
-				err = k.remove(r.ctx, r.by, a.Key)
-			} else {
-				err = fault.New(fault.Conflict, "not_in_removals", "Nobody was asked about it, because it has come meanwhile. Compare again.")
-			}
-			if _, gone := r.Store.Organization(r.ctx, a.Key); err == nil && fault.KindOf(gone) == fault.NotFound {
+			err, as := k.remove(r.ctx, r.by, a.Key), identity(c.Kind, c.Key)
+			if _, gone := r.Store.Organization(r.ctx, a.Key); k.name == access.KindOrganization && fault.KindOf(gone) == fault.NotFound {
 				c.Fields = []field{} // it was deleted, so nothing ends with it
+			}
+			if len(c.Fields) > 0 {
+				as = "close " + as
+			}
+			if err == nil && r.shown != nil && !slices.ContainsFunc(r.shown, func(e form.Element) bool { return e.Text == as }) {
+				err = fault.New(fault.Conflict, "not_in_removals", "Nobody was asked about this, because it has come meanwhile. Compare again.")
 			}
 			if refused, isFault := fault.As(err); isFault && isRefusal(refused.Kind) {
 				err = fault.New(refused.Kind, refused.Code, "%s %s: %s To keep it, put it back into the document.", c.Kind, c.Key, refused.Message)

@@ -17,6 +17,7 @@ type reserve struct {
 	bytes int64       // 0 if there is no reserve
 	spent atomic.Bool // changed under writer.writing
 	most  int64       // how long the database may become while the reserve is in use
+	room  int64       // for the log
 
 	writes   map[int64]int64 // in the log since its last checkpoint, by payer
 	total    int64           // of writes
@@ -33,7 +34,7 @@ func (r *reserve) serves(payer int64) bool {
 		r.total = 0
 		clear(r.writes)
 	}
-	return r.writes[payer] < r.bytes/bytesOfWrite-r.total
+	return r.writes[payer] < r.room/bytesOfWrite-r.total
 }
 
 // hold makes the file, unless it exists. It writes random bytes, because some file systems store zeros without using space.
@@ -104,9 +105,12 @@ func (f *File) spendReserve() bool {
 // useReserve lets only writes run that withdraw rights. The database may grow by an eighth of the room, and the log has the rest.
 func (f *File) useReserve() {
 	r := &f.reserve
-	free, _ := f.Free()
+	room := r.bytes
+	if free, known := f.Free(); known {
+		room = min(room, int64(free))
+	}
 	size, _ := fileSize(f.o.Path) // 0 after an error, and then it may not grow
-	r.most = size + min(int64(free), r.bytes)/8
+	r.most, r.room = size+room/8, room-room/8
 	r.isCopied.Store(true)
 	r.spent.Store(true)
 }

@@ -12,7 +12,7 @@ import (
 func TestReserveIsShared(t *testing.T) {
 	t.Parallel()
 	o := options(t)
-	o.Reserve = 10 * 24 << 10 // for ten writes
+	o.Reserve = 12 * 24 << 10 // for ten writes, and the growth of the database
 	f := open(t, o)
 	n := 0
 	// write returns how many of as many writes have run.

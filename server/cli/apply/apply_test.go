@@ -312,7 +312,7 @@ func TestPrune(t *testing.T) {
 			_, err := f.apply(t, "organizations: [{external_id: late, name: Late, plan: growth}]", apply.Options{})
 			return err
 		}})
-		if err == nil || !strings.Contains(err.Error(), "organization late: Nobody was asked about it, because it has come meanwhile. Compare again.") {
+		if err == nil || !strings.Contains(err.Error(), "organization late: Nobody was asked about this, because it has come meanwhile. Compare again.") {
 			t.Errorf("error %v", err)
 		}
 		for _, kept := range []string{"organizations/late/", "organizations/customer-7/members/"} {

@@ -103,10 +103,11 @@ func (d difference) question() (text string, removals []string) {
 	removals, closed := []string{}, 0
 	for _, c := range d.Changes {
 		if c.Action == remove {
-			removals = append(removals, c.Kind+" "+c.Key)
-			if c.Kind == "organization" && len(c.Fields) > 0 { // it has something that ends
-				closed++
+			as := c.Kind + " " + c.Key
+			if len(c.Fields) > 0 { // an organization with something that ends
+				closed, as = closed+1, "close "+as
 			}
+			removals = append(removals, as)
 		}
 	}
 	if len(removals) > 0 {
