@@ -21,7 +21,7 @@ type object[T any] struct {
 	update  func(before T) (T, error) // nil: create does it too
 }
 
-// settle creates or changes the object of an item, unless it is as the document says. It does nothing for an item with problems.
+// settle creates or changes the object of an item, unless it is as the document says. With problems, a comparison only identifies it.
 func settle[T any](r *run, i *item, o object[T]) error {
 	wrong := i.Err()
 	if i.skipped || wrong != nil && !r.looks {

@@ -68,11 +68,11 @@ func (r *run) removeAll(closures map[string][]field) error {
 			}
 			c := change{Action: "remove", Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
 			err, as := k.remove(r.ctx, r.by, a.Key), identity(c.Kind, c.Key)
-			if _, gone := r.Store.Organization(r.ctx, a.Key); k.name == access.KindOrganization && fault.KindOf(gone) == fault.NotFound {
-				c.Fields = []field{} // it was deleted, so nothing ends with it
-			}
-			if len(c.Fields) > 0 {
+			if len(c.Fields) > 0 { // an organization
 				as = "close " + as
+				if _, gone := r.Store.Organization(r.ctx, a.Key); fault.KindOf(gone) == fault.NotFound { // deleted, so nothing ends with it
+					c.Fields, as = []field{}, identity(c.Kind, c.Key)
+				}
 			}
 			if err == nil && r.shown != nil && !slices.ContainsFunc(r.shown, func(e form.Element) bool { return e.Text == as }) {
 				err = fault.New(fault.Conflict, "not_in_removals", "Nobody was asked about this, because it has come meanwhile. Compare again.")

@@ -28,13 +28,13 @@ type reserve struct {
 const bytesOfWrite = 24 << 10
 
 // serves reports whether a payer may write on the reserve. It may have as many writes as then remain for the others, so that no payer
-// uses up the reserve.
+// uses up the reserve. Without any room, one write may still fit into the log.
 func (r *reserve) serves(payer int64) bool {
 	if r.isCopied.Swap(false) {
 		r.total = 0
 		clear(r.writes)
 	}
-	return r.writes[payer] < r.room/bytesOfWrite-r.total
+	return r.writes[payer] < max(r.room/bytesOfWrite, 1)-r.total
 }
 
 // hold makes the file, unless it exists. It writes random bytes, because some file systems store zeros without using space.

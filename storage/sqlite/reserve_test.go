@@ -60,6 +60,18 @@ func TestReserveIsShared(t *testing.T) {
 	}
 }
 
+// A reserve that is too small for a write lets one try, because the log may be longer than what is written to it.
+func TestAReserveWithoutRoom(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Reserve = 4096
+	f := open(t, o)
+	errs := f.TogetherOnReserve(1, note("a"), note("b"))
+	if errs[0] != nil || errs[1] == nil {
+		t.Errorf("errors %v, want none for the first write only", errs)
+	}
+}
+
 // TestARefusalShowsThatTheReserveIsInUse uses the reserve, and expects that a write that is refused tells the watch of the disk. Otherwise
 // nobody would make the reserve again, and no write would run any more.
 func TestARefusalShowsThatTheReserveIsInUse(t *testing.T) {

@@ -50,7 +50,7 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens the log too
 		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), db.Close())
 	}
-	if tables == 0 { // its log is missing, which had all of it
+	if tables == 0 { // the log that had all of it is missing
 		return nil, errors.Join(none, db.Close())
 	}
 	return &source{path, size + log, db}, nil

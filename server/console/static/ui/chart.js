@@ -82,7 +82,7 @@ const periods = [[1, 'hour'], [24, '24 hours'], [168, '7 days'], [720, '30 days'
 // lastText names a period that ends now by its length, beside which it has at most one more step. Any other has its beginning and end.
 function lastText({ since, until, step }) {
   const hours = (Date.parse(until) - Date.parse(since)) / 36e5;
-  const found = periods.find(([n]) => n <= hours && hours <= n + step / 3600);
+  const found = periods.find(([n]) => n <= hours && hours <= n + step / 3600 && n * 3600 > step);
   return found && Date.parse(until) >= Date.now() - 6e4 ? `Last ${found[1]}` : `${shortTime(since)} – ${shortTime(until)}`;
 }
 
