@@ -45,6 +45,25 @@ func count(tb testing.TB, path, query string) (n int) {
 	return n
 }
 
+// readFrom begins a read beside a running process. Until its end, no checkpoint copies what the process writes, so the log grows.
+func readFrom(t *testing.T, path string) (end func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro"}).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	tx, err := db.Begin()
+	var tables int
+	if err == nil {
+		err = tx.QueryRow("SELECT count(*) FROM sqlite_schema").Scan(&tables)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { noError(t, tx.Rollback()) }
+}
+
 // multiply copies the only subscription until there are n, each in wait for one delivery that is due in an hour.
 func multiply(tb testing.TB, path string, n int) {
 	tb.Helper()
