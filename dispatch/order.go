@@ -27,7 +27,7 @@ func (l *lane) leaveInTable(j webhook.Job) bool {
 		l.table.read.arrived = true
 	case l.table.read != nil:
 		l.table.hasMore = true
-	case l.table.blocked == 0 || j.Sequence == 0:
+	case l.table.blocked == 0 && !l.table.hasMore || j.Sequence == 0:
 		return false
 	}
 	return true
