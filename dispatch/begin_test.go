@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -113,5 +115,34 @@ func TestSlowDisk(t *testing.T) {
 				t.Errorf("Ready in the end: %v", err)
 			}
 		})
+	})
+}
+
+// TestAuditEventsEndWhileTheyWaitForASlot turns off audit events while the attempt of one of them waits for a slot.
+func TestAuditEventsEndWhileTheyWaitForASlot(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Concurrency: 1})
+		x.subscribe(t, "slow.example", hang)
+		x.setReceiver("a.example", respond(200))
+		sub, _ := storagetest.Subscription(t, x.Store, x.owner, "https://a.example/hook", access.SubscriptionCreated)
+		change := func(audit bool) {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{AuditEvents: new(audit)}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		change(true)
+		x.publish(t, 1) // slow.example takes the slot
+		synctest.Wait()
+		storagetest.Subscription(t, x.Store, x.owner, "https://c.example/hook", "never")
+		synctest.Wait()
+		if n := x.outcomes(t, sub)[webhook.Sending]; n != 1 {
+			t.Fatalf("%d attempts have begun", n)
+		}
+		change(false)
+		time.Sleep(time.Minute)
+		if n := len(x.requests("a.example")); n != 0 {
+			t.Errorf("%d audit events were sent after the change", n)
+		}
 	})
 }

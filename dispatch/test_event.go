@@ -72,11 +72,18 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	sent := &sender.Attempt{Target: d.sender.Prepare(t), Job: job, Row: attempt, Epoch: t.Epoch}
 	d.sender.Send(finish, sent)
 	returnSlot()
-	var settled []webhook.Settled
-	if err := retryWrite(finish, func() (err error) { settled, err = d.store.Record(finish, sent.Result); return err }); err != nil {
+	record := func(ctx context.Context) error {
+		var settled []webhook.Settled
+		err := retryWrite(ctx, func() (err error) { settled, err = d.store.Record(ctx, sent.Result); return err })
+		if err == nil {
+			d.report(sent, settled[0])
+		}
+		return err
+	}
+	if err := record(finish); err != nil {
+		d.post(func(s *scheduler) { s.worker.running.Go(func() { _ = record(s.worker.readCtx) }) }) // the next start would end it
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
-	d.report(sent, settled[0])
 	a, err := d.store.Attempt(finish, attempt)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("read test: %w", err)

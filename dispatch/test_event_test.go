@@ -42,6 +42,27 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
+	t.Run("a result that cannot be saved for long is saved later, and does not delay a stop", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			f := newFaults()
+			x := stoppedFixture(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
+			x.run(t)
+			for _, heals := range []bool{true, false} {
+				time.AfterFunc(500*time.Millisecond, func() { f.fail(true, "Record") })
+				if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err == nil {
+					t.Error("the test has a record")
+				}
+				time.Sleep(time.Hour)
+				f.fail(!heals, "Record")
+				time.Sleep(time.Minute)
+				if n := x.outcomes(t, sub); n[webhook.Succeeded] != 1 || (n[webhook.Sending] == 0) != heals {
+					t.Errorf("heals: %t, outcomes %v", heals, n)
+				}
+			}
+		}) // the end stops the dispatcher
+	})
+
 	t.Run("a test works on a disabled subscription and not for another organization", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})

@@ -29,6 +29,7 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 	if err != nil {
 		return 0, err
 	}
+	first, passed := d.after, int64(0)
 	for more := true; more && err == nil; {
 		var waiting []waitingDelivery
 		if waiting, err = q.nextWaiting(ctx, organization, d.row, d.last, d.after); err != nil {
@@ -45,7 +46,9 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 		}
 		var n int64
 		n, err = q.discardWaiting(ctx, by.Authority, organization, d.row, ids)
-		d.dropped += n
+		if d.dropped += n; !more && d.after != first && d.dropped > passed { // what failed meanwhile may be due before the last full batch
+			d.after, passed, more = first, d.dropped, true
+		}
 	}
 	if err != nil && d.dropped == 0 {
 		return 0, err

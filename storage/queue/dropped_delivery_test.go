@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/queue"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -326,4 +327,45 @@ func TestADiscardDropsWhatFailsMeanwhile(t *testing.T) {
 			t.Fatalf("%d of %d are dropped, error %v, and %d wait", n, deliveries, err, len(left))
 		}
 	}
+}
+
+// TestADiscardInBatchesDropsWhatFailsMeanwhile discards more than a batch. While the first batch waits to be dropped, an attempt fails, and its next one is due before
+// the last of that batch.
+func TestADiscardInBatchesDropsWhatFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := fixtureOf(t, store)
+		x.EndAll(t, true)
+		const deliveries = 501
+		x.Publish(t, deliveries, "order.paid")
+		job := x.Jobs(t)[0]
+		result := x.Result(t, job, x.Begin(t, job), false)
+		result.RetryAt = time.Now().Add(15 * time.Second).UnixMilli()
+		storagetest.Exec(t, store, "UPDATE deliveries SET due_at = ? WHERE state = 0", time.Now().Add(5*time.Minute).UnixMilli())
+		hold := func(payer int64) (release func()) { // a write that goes on
+			gate := make(chan struct{})
+			go func() {
+				err := store.File.Write(t.Context(), sqlite.Work{Payer: payer, Cost: 5000}, func(*sqlite.Tx) error { <-gate; return nil })
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+			return func() { close(gate); synctest.Wait() }
+		}
+		releaseStart := hold(0)
+		var dropped int64
+		go func() { dropped = must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0)) }()
+		synctest.Wait()
+		releaseBatch := hold(x.Org()) // between the start of the discard and its first batch
+		go func() { must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), result)) }()
+		synctest.Wait()
+		releaseStart()
+		releaseBatch()
+		if left := x.Jobs(t); dropped != deliveries || len(left) > 0 {
+			t.Errorf("%d of %d are dropped, and %d wait", dropped, deliveries, len(left))
+		}
+	})
 }

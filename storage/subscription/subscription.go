@@ -222,6 +222,7 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 		if err := s.queue.DropAudit(t, sub); err != nil {
 			return err
 		}
+		sub.Health = sub.Renew() // attempts that have begun wait for a slot
 	}
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
