@@ -122,6 +122,23 @@ var arrivals = map[string]arrival{
 			return event, sub
 		}, explain.Dropped, "discarded", "keyhook deliveries redeliver SUB ATTEMPT", false, 1,
 	},
+	"a delivery that was discarded before its subscription became a feed": {
+		func(t *testing.T, e *engine) (string, string) {
+			event, sub := broken(t, e, 1)
+			e.Do(t, "POST /api/v1/webhooks/subscriptions/"+sub+"/discard/", e.token, "").Want(t, 202, "")
+			e.patch(t, sub, `{"url":null}`)
+			return event, sub
+		}, explain.Dropped, "discarded", "", false, 1,
+	},
+	"an event of a feed that has a URL now": {
+		func(t *testing.T, e *engine) (string, string) {
+			sub := e.subscribe(t, "good.example", "ok")
+			e.patch(t, sub, `{"url":null}`)
+			event := e.publish(t, "order.paid")
+			e.patch(t, sub, `{"url":"https://good.example/hook"}`)
+			return event, sub
+		}, explain.NotWanted, ", or it had no URL", "keyhook subscriptions replay SUB --since AT --only missed", false, 0,
+	},
 	"a delivery older than the retention": {
 		func(t *testing.T, e *engine) (string, string) {
 			event, sub := broken(t, e, 1)

@@ -116,6 +116,35 @@ func TestAuditEventsNeedAuditRead(t *testing.T) {
 		servertest.OK("and get them later", "PATCH "+hooks+"{plain}/", `{"audit_events":true}`, 200, `"audit_events":true`),
 		servertest.OK("and the address may change", "PATCH "+hooks+"{everything}/", `{"url":"https://example.com/mine","event_types":["api_key_created"]}`, 200),
 	})
+	t.Run("the attempts do not show how a receiver answered them", func(t *testing.T) {
+		echo, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/echo", access.KeyCreated)
+		storagetest.Key(t, f.Store, owner, access.EventsRead)
+		x := storagetest.Customer{Store: f.Store, Owner: owner, Sub: echo}
+		job := x.Jobs(t)[0]
+		result := x.Result(t, job, x.Begin(t, job), true)
+		result.ResponseBody, result.ResponseHeader = "acme-owner made it", "X-Made-By: acme-owner\n"
+		if _, err := f.Store.Queue.Record(t.Context(), result); err != nil {
+			t.Fatal(err)
+		}
+		log := hooks + echo.ID + "/deliveries/"
+		var page struct{ Data []struct{ ID string } }
+		if err := json.Unmarshal([]byte(f.Do(t, "GET "+log, full, "").Text), &page); err != nil || len(page.Data) != 1 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		_, acting := storagetest.Key(t, f.Store, owner, access.WebhooksRead, access.EventsRead)
+		for _, path := range []string{log, log + page.Data[0].ID + "/", "/api/v1/search/?q=" + page.Data[0].ID} {
+			for as, reads := range map[string]bool{full: true, without: false, servertest.APIKey(acting): false} {
+				shown := "acme-owner"
+				if strings.Contains(path, "search") {
+					shown = access.KeyCreated
+				}
+				got := f.Do(t, "GET "+path, as, "")
+				if strings.Contains(strings.ReplaceAll(got.Text, "https://example.com", ""), shown) != reads {
+					t.Errorf("%s, with audit:read %t: %s", path, reads, got.Text)
+				}
+			}
+		}
+	})
 	if !strings.Contains(f.Do(t, "GET "+hooks+everything.ID+"/", full, "").Text, "https://example.com/mine") {
 		t.Error("the address has not changed")
 	}

@@ -454,15 +454,19 @@ func TestCSVThatFails(t *testing.T) {
 	}
 }
 
-// TestARevokedKeyReadsNoMoreCSV revokes a key that reads the usage of 10,000 keys slowly.
-func TestARevokedKeyReadsNoMoreCSV(t *testing.T) {
+// TestACallerWithoutTheRightReadsNoMoreCSV withdraws the right of a caller who reads the usage of 10,000 keys slowly.
+func TestACallerWithoutTheRightReadsNoMoreCSV(t *testing.T) {
 	t.Parallel()
-	for protocol, isStream := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
-		t.Run("over "+protocol, func(t *testing.T) {
+	for _, tt := range []struct {
+		protocol string
+		isStream bool
+		all      bool // an operator who is one no more; otherwise a key that is revoked
+	}{{"HTTP/1.1", false, false}, {"HTTP/2.0", true, false}, {"HTTP/1.1", false, true}} {
+		t.Run(fmt.Sprintf("over %s, all %t", tt.protocol, tt.all), func(t *testing.T) {
 			t.Parallel()
 			f := servertest.Build(t)
 			listening := httptest.NewUnstartedServer(f.Server)
-			listening.EnableHTTP2 = isStream
+			listening.EnableHTTP2 = tt.isStream
 			listening.StartTLS()
 			defer listening.Close()
 			p, _ := storagetest.Organization(t, f.Store, "a", "enterprise", access.RoleOwner)
@@ -474,11 +478,23 @@ func TestARevokedKeyReadsNoMoreCSV(t *testing.T) {
 			storagetest.Exec(t, f.Store, `
 				INSERT INTO key_days SELECT k.id, ?1 - d.value, 1, 1, 1
 				FROM api_keys k, json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]') d`, time.Now().Unix()/86400)
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, listening.URL+usageOfKeys, nil)
+			as, path := servertest.APIKey(credential), usageOfKeys
+			withdraw := func() error {
+				return f.Store.Directory.RevokeKey(t.Context(), p.Actor("", ""), p.Organization.RowID, key.ID)
+			}
+			if tt.all {
+				member, token := storagetest.Member(t, f.Store, p.Home, "operator", access.RoleOperator)
+				as, path = servertest.Bearer(token), usageOfKeys+"?organization=all"
+				withdraw = func() error {
+					_, err := f.Store.Directory.SetMember(t.Context(), storagetest.Operator(t, f.Store).Actor("", ""), p.Organization.ID, member.User.ID, access.RoleOwner)
+					return err
+				}
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, listening.URL+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header.Set("Authorization", servertest.APIKey(credential))
+			r.Header.Set("Authorization", as)
 			r.Header.Set("Accept", "text/csv")
 			response, err := listening.Client().Do(r)
 			if err != nil {
@@ -486,15 +502,15 @@ func TestARevokedKeyReadsNoMoreCSV(t *testing.T) {
 			}
 			defer response.Body.Close()
 			body := bufio.NewReader(response.Body)
-			if _, err := body.ReadString('\n'); err != nil || response.Proto != protocol {
+			if _, err := body.ReadString('\n'); err != nil || response.Proto != tt.protocol {
 				t.Fatal(response.Proto, err)
 			}
-			if err := f.Store.Directory.RevokeKey(t.Context(), p.Actor("", ""), p.Organization.RowID, key.ID); err != nil {
+			if err := withdraw(); err != nil {
 				t.Fatal(err)
 			}
 			rest, err := io.ReadAll(body)
 			if rows := strings.Count(string(rest), "\n"); err == nil || rows > 100_000 {
-				t.Errorf("the revoked key has read %d of 200,000 rows more, error %v", rows, err)
+				t.Errorf("the caller has read %d of 200,000 rows more, error %v", rows, err)
 			}
 		})
 	}

@@ -102,7 +102,7 @@ func (r *Receiver) Explain() Delivery {
 	if d.LastError = r.lastError(); d.Verdict != Delivered {
 		d.Hint = HintOf(d.LastError)
 	}
-	if r.DeletedAt != nil {
+	if r.DeletedAt != nil || r.URL == "" && len(r.Deliveries) > 0 {
 		d.Mend = webhook.Mend{} // nothing can be sent to it
 	}
 	return d

@@ -203,7 +203,7 @@ func (r *Receiver) absent() Delivery {
 	case r.filterIsYounger():
 		return r.sendMissed(tell(Filtered, "The filter has changed at "+at(*r.FilterChangedAt)+", after the event. The event passes the present filter."))
 	}
-	return r.sendMissed(tell(NotWanted, "The subscription wants "+e.Type+" now, but it did not when the event was published, at "+at(e.At)+"."))
+	return r.sendMissed(tell(NotWanted, "The subscription wants "+e.Type+" now, but it did not when the event was published, at "+at(e.At)+", or it had no URL."))
 }
 
 // ifLive returns a text, unless the subscription was deleted. Then it says so, because nothing can be sent to it.

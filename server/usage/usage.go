@@ -176,6 +176,9 @@ func all[B any](ctx context.Context, x *exchange.Exchange, r request, list liste
 	return func(yield func(B, error) bool) {
 		for more := true; more; {
 			err := x.Caller.Recheck()
+			if err == nil && r.organization == access.AllOrganizations {
+				err = x.Principal.Permit(access.NewScope(access.PlatformRead))
+			}
 			var page access.UsagePage
 			if err == nil {
 				page, err = list(ctx, r.organization, r.filter)

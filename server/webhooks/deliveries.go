@@ -93,10 +93,18 @@ func (h Endpoints) ListAttempts(x *exchange.Exchange, id string) error {
 		}
 		return found.Attempts, form.Position{Row: found.Next, At: found.NextAt}, err
 	}
-	body := func(a webhook.Attempt) attemptBody { return newAttemptBody(a, schedules[id]) }
+	body := func(a webhook.Attempt) attemptBody { return newAttemptBody(readable(x, a), schedules[id]) }
 	return exchange.ListPositions(x, list, body, func(a webhook.Attempt) form.Position {
 		return form.Position{Row: a.RowID, At: a.AttemptedAt}
 	})
+}
+
+// readable removes the response to an event that the caller may not read, because the receiver may have repeated the event in it.
+func readable(x *exchange.Exchange, a webhook.Attempt) webhook.Attempt {
+	if !mayRead(x, a.EventType) {
+		a.ResponseBody, a.ResponseHeader = "", ""
+	}
+	return a
 }
 
 // headersOf reads what webhook.CutHeader made.
@@ -147,8 +155,9 @@ func (h Endpoints) FindAttempt(x *exchange.Exchange) (body attemptBody, err erro
 	if x.Principal.Can(access.EventsRead) && mayRead(x, sent.EventType) {
 		request.Body = new(string(sent.Body))
 	}
-	body = newAttemptBody(sent.Attempt, schedules[id])
-	body.ResponseHeaders, body.Request = headersOf(sent.Attempt), request
+	attempt := readable(x, sent.Attempt)
+	body = newAttemptBody(attempt, schedules[id])
+	body.ResponseHeaders, body.Request = headersOf(attempt), request
 	return body, nil
 }
 

@@ -76,13 +76,13 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 			       CASE a.outcome WHEN ` + delivery.OutcomeSucceeded + ` THEN 'succeeded' WHEN ` + delivery.OutcomeFailed + ` THEN 'failed' ELSE 'interrupted' END
 			           || coalesce(' with status ' || a.response_status, '') AS detail, ` + directory.FoundOwner + `
 			FROM attempts a` + attemptJoins + ` JOIN organizations o ON o.id = s.organization_id
-			WHERE a.id = ?5 AND a.attempted_at = ?6 AND ?3 IN (0, s.organization_id)`},
+			WHERE a.id = ?5 AND a.attempted_at = ?6 AND ?3 IN (0, s.organization_id) AND e.type NOT IN (SELECT value FROM json_each(?7))`},
 	{Type: search.Attempt, By: search.ByID,
 		SQL: `
 			SELECT ` + delivery.AttemptRow + ` AS id, d.due_at AS at, s.public_id AS parent_id, e.type || ' #' || (d.attempts + 1) AS title, s.url,
 			       'sending' AS detail, ` + directory.FoundOwner + `
 			FROM deliveries d` + sendingJoins + ` JOIN organizations o ON o.id = s.organization_id
-			WHERE ` + delivery.Running("?5") + ` AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`},
+			WHERE ` + delivery.Running("?5") + ` AND d.due_at = ?6 AND ?3 IN (0, s.organization_id) AND e.type NOT IN (SELECT value FROM json_each(?7))`},
 	{Type: search.AuditEvent, By: search.ByID,
 		SQL: `
 			SELECT l.id, l.at, l.type AS title, 'by ' || l.actor_name AS detail, ` + directory.FoundOwner + `
