@@ -216,7 +216,7 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2696,
-	"dispatch/alert":               1323,
+	"dispatch/alert":               1326,
 	"dispatch/egress":              590,
 	"dispatch/fair":                250,
 	"dispatch/sender":              470,
@@ -252,7 +252,7 @@ var budget = map[string]int{
 	"server/share":                 570,
 	"server/socket":                250,
 	"server/usage":                 200,
-	"server/webhooks":              1290,
+	"server/webhooks":              1300,
 	"storage":                      1000,
 	"storage/access":               1430,
 	"storage/audit":                270,

@@ -19,8 +19,7 @@ func (s *scheduler) beginKind(l *lane) int {
 // failing lane begins one probe, at its probe time, when all earlier attempts are settled. A lane with a rate limit begins
 // only attempts for which there are tokens. Others wait without a record.
 //
-// The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
-// places.
+// The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all places.
 func (s *scheduler) mayBegin(l *lane) bool {
 	switch begun := l.stages[beginning] + l.stages[begun]; {
 	case l.stages[queued] == 0 || !l.isCurrent() || !l.sends || !s.rateAllowsBegin(l):
@@ -61,8 +60,7 @@ func (s *scheduler) beginNext() {
 	if s.stopping || s.begin.running || s.lanes.blocking > 0 || s.clock.Before(s.begin.after) {
 		return
 	}
-	// Probes come first, and use at most half of the slots. So a failing endpoint waits for other failing endpoints,
-	// not for healthy ones.
+	// Probes come first, and use at most half of the slots. So a failing endpoint waits for other failing endpoints, not for healthy ones.
 	batch := s.collect(s.begin.spareBatch[:0], probePlaces)
 	batch = s.collect(batch, beginPlaces)
 	s.begin.spareBatch = nil

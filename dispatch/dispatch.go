@@ -71,13 +71,11 @@ type store interface {
 	// others, in their order.
 	OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error)
 
-	// Begin records attempts before they are sent. It returns their rows in order. A row of 0 means that the attempt
-	// must not be sent.
+	// Begin records attempts before they are sent. It returns their rows in order. A row of 0 means that the attempt must not be sent.
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
 	// UndoBegin deletes the records of attempts that were begun but not sent.
 	UndoBegin(ctx context.Context, attempts []int64) error
-	// Record saves the results of attempts, all or none, with their effects on the deliveries and on the health of the
-	// subscriptions.
+	// Record saves the results of attempts, all or none, with their effects on the deliveries and on the health of the subscriptions.
 	Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error)
 
 	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)

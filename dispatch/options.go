@@ -40,8 +40,7 @@ type Options struct {
 	Logger          *slog.Logger      // nil: slog.Default
 	Random          func() float64    // in [0, 1), for the jitter of delays; any goroutine may call it; nil: rand.Float64
 
-	// OnSettled is called for each attempt, including tests, after its result is recorded. It must return at once. Nil
-	// means no call.
+	// OnSettled is called for each attempt, including tests, after its result is recorded. It must return at once. Nil means no call.
 	OnSettled func(r webhook.Result, settled webhook.Settled)
 }
 

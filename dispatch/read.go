@@ -127,8 +127,7 @@ func (s *scheduler) useTarget(m *laneRead) {
 	if l.bucket = l.bucket.WithLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
 		s.lanes.trimHead(l, l.maxQueued())
 	}
-	// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the next
-	// try.
+	// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the next try.
 	if l.refusedEpoch == l.gate.Epoch && l.sends {
 		l.table.readAfter = s.now + s.options.PollInterval.Milliseconds()
 	}
@@ -252,8 +251,7 @@ func (s *scheduler) startRead(l *lane) {
 	s.worker.read(request)
 }
 
-// addNewJobs adds jobs to the heads of their lanes. If older jobs wait in the table, or there is no room, they are read
-// from the table later.
+// addNewJobs adds jobs to the heads of their lanes. If older ones wait in the table, or there is no room, they are read from it later.
 func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	for _, j := range jobs {
 		if _, parked := s.parked[j.Subscription]; parked && !j.Begun {

@@ -31,9 +31,8 @@ const (
 
 var errStopped = errors.New("the server has stopped")
 
-// Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the
-// rest, and returns nil when all have returned. It owns l and closes it. The caller listens, so that a busy port is an error
-// before anything starts.
+// Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the rest,
+// and returns nil when all have returned. It closes l. The caller listens, so that a busy port is an error before anything starts.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return s.serve(ctx, l, s, s.options.TLS)
 }

@@ -155,6 +155,7 @@ var errNoSession = fault.Missing("session")
 type whoamiBody struct {
 	User         whoamiUser                `json:"user"`
 	Organization platform.OrganizationName `json:"organization"`
+	ExternalID   *string                   `json:"organization_external_id"`
 	Plan         platform.PlanBody         `json:"plan"` // of that organization; a credential has the limits of its own organization
 	Permissions  []string                  `json:"permissions"`
 	Key          *whoamiKey                `json:"key"`
@@ -186,6 +187,7 @@ func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, access.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
 		Organization: platform.OrganizationName{ID: p.Organization.ID, Name: p.Organization.Name, ExternalID: p.Organization.ExternalID},
+		ExternalID:   p.Organization.ExternalID,
 		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}

@@ -16,8 +16,7 @@ import (
 // Restore replaces the database of o by a copy with a held queue. Deliveries that are pending in the copy may have been
 // delivered since. So nothing is sent until an operator has checked them.
 //
-// It changes nothing until Open accepts the copy with o. It returns ErrKey, ErrKeyMissing, or an error of
-// sqlite.Restore.
+// It changes nothing until Open accepts the copy with o. It returns ErrKey, ErrKeyMissing, or an error of sqlite.Restore.
 func Restore(ctx context.Context, o Options, name string) (r backup.Restored, err error) {
 	var from string
 	r.Database, r.ReplacedDatabase, err = sqlite.Restore(ctx, sqlite.RestoreOptions{

@@ -42,7 +42,7 @@ func (m message) members() map[string]any {
 func signature(from string) string { return "Sent by Keyhook, " + from }
 
 func (o *Options) conditionMessage(c *condition) message {
-	facts := map[string]any{"since": c.since.UTC().Format(time.RFC3339), "is_over": !c.begins()}
+	facts := map[string]any{"since": timeOrNull(new(c.since.UnixMilli())), "is_over": !c.begins()}
 	if !c.begins() {
 		return o.newMessage(c.kind, c.ended, facts, "The problem began at "+utc(c.since)+".")
 	}
@@ -68,7 +68,7 @@ func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.Subscr
 		if room -= len(entry); room >= 0 { // the first entry without room leaves none for the others
 			paragraphs = append(paragraphs, entry)
 		}
-		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
+		subjects = append(subjects, subject{s.ID, s.ExternalID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
 			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
 	if more := all + 1 - len(paragraphs); more > 0 {
@@ -79,13 +79,14 @@ func (o *Options) subscriptionMessage(kind Kind, all int, named []webhook.Subscr
 }
 
 type subject struct {
-	Subscription   string  `json:"subscription_id"`
-	Organization   string  `json:"organization_id"`
-	ExternalID     *string `json:"organization_external_id"`
-	Host           string  `json:"url_host"`
-	DisabledAt     *string `json:"disabled_at"`
-	FailingSince   *string `json:"failing_since"`
-	WaitDeliveries int64   `json:"pending_deliveries"`
+	Subscription         string  `json:"subscription_id"`
+	ExternalID           *string `json:"external_id"`
+	Organization         string  `json:"organization_id"`
+	OrganizationExternal *string `json:"organization_external_id"`
+	Host                 string  `json:"url_host"`
+	DisabledAt           *string `json:"disabled_at"`
+	FailingSince         *string `json:"failing_since"`
+	WaitDeliveries       int64   `json:"pending_deliveries"`
 }
 
 // timeOrNull returns a time in milliseconds for programs; null for no time and for 0.
@@ -93,7 +94,7 @@ func timeOrNull(at *int64) *string {
 	if at == nil || *at == 0 {
 		return nil
 	}
-	return new(time.UnixMilli(*at).UTC().Format(time.RFC3339))
+	return new(string(webhook.AppendTime(nil, *at)))
 }
 
 type credentialText struct {
@@ -147,16 +148,20 @@ func (o *Options) credentialsMessage(kind Kind, due []webhook.CredentialNews) me
 }
 
 func organizationText(name, id string, externalID *string) string {
+	return clean(name, maxName) + " (" + withExternalID(id, externalID) + ")"
+}
+
+func withExternalID(id string, externalID *string) string {
 	if externalID != nil {
 		id += ", " + clean(*externalID, maxName)
 	}
-	return clean(name, maxName) + " (" + id + ")"
+	return id
 }
 
 // subscriptionText is the entry of one subscription. It shows the host of the URL only.
 func (o *Options) subscriptionText(kind Kind, s webhook.Subscription) string {
 	lines := []string{fmt.Sprintf("%s: subscription %s, host %s",
-		organizationText(s.OrganizationName, s.OrganizationID, s.OrganizationExternalID), s.ID, clean(webhook.URLHost(s.URL), maxHost))}
+		organizationText(s.OrganizationName, s.OrganizationID, s.OrganizationExternalID), withExternalID(s.ID, s.ExternalID), clean(webhook.URLHost(s.URL), maxHost))}
 	if o.Page != nil {
 		lines = append(lines, o.Page(s.OrganizationID, s.ID))
 	}

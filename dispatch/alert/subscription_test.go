@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/alert"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 func TestADisabledSubscriptionIsToldOnce(t *testing.T) {
@@ -327,8 +328,11 @@ func TestAMessageForAProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		sub, _ := storagetest.Subscription(t, x.store, owner, "https://hooks.acme.example:8443/secretpath", "order.*")
+		if _, err := x.store.Subscriptions.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{ExternalID: new("orders.1")}); err != nil {
+			t.Fatal(err)
+		}
 		x.disable(t, owner, sub)
-		m := x.one(t, 20*time.Second, "acme ("+owner.Home.ID+", customer(at)42): subscription "+sub.ID+", host hooks(.)acme(.)example(:)8443\n"+
+		m := x.one(t, 20*time.Second, "acme ("+owner.Home.ID+", customer(at)42): subscription "+sub.ID+", orders(.)1, host hooks(.)acme(.)example(:)8443\n"+
 			"https://keys.example.com/console/"+owner.Home.ID+"/"+sub.ID+"\n")
 		text, err := json.Marshal(m.members)
 		if err != nil {
@@ -336,7 +340,7 @@ func TestAMessageForAProgram(t *testing.T) {
 		}
 		for _, want := range []string{
 			`"kind":"subscription_disabled"`, `"title":"Keyhook: disabled subscriptions: 1"`, `"more_subscriptions":0`,
-			`"subscriptions":[{"subscription_id":"` + sub.ID + `","organization_id":"` + owner.Home.ID + `","organization_external_id":"customer@42",` +
+			`"subscriptions":[{"subscription_id":"` + sub.ID + `","external_id":"orders.1","organization_id":"` + owner.Home.ID + `","organization_external_id":"customer@42",` +
 				`"url_host":"hooks.acme.example:8443","disabled_at":"2000-01-01T00:00:`,
 		} {
 			if !strings.Contains(string(text), want) {

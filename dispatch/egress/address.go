@@ -19,8 +19,7 @@ var ErrDenied = fmt.Errorf("%w by the operator", ErrBlocked)
 
 // Policy says where connections may go. The zero value is the strictest: only the public internet, and only HTTPS.
 //
-// The first rule that matches an address decides: DeniedNetworks, AllowedNetworks, the reserved networks, the addresses
-// of this machine.
+// The first rule that matches an address decides: DeniedNetworks, AllowedNetworks, the reserved networks, the addresses of this machine.
 type Policy struct {
 	// DeniedNetworks are always refused. Use them for public addresses that lead inside, such as one that a router forwards
 	// to this machine. No interface shows such an address. IPv4 networks also cover the IPv6 addresses that embed them.

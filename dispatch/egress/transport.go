@@ -39,9 +39,8 @@ type Options struct {
 	Resolver       *net.Resolver  // nil: Go's own, with the system's configuration
 }
 
-// NewTransport returns a transport that connects only to what the policy allows. It speaks only HTTP/1.1, ignores
-// proxies of the environment and does not decompress responses. Dial and TLS handshake have their own limits. The
-// caller's context limits the whole request.
+// NewTransport returns a transport that connects only to what the policy allows. It speaks only HTTP/1.1, ignores proxies of the environment
+// and does not decompress responses. Dial and TLS handshake have their own limits. The caller's context limits the whole request.
 func NewTransport(o Options) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -9,8 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Target is a webhook.Target with everything that is the same for all its attempts. Make it with Sender.Prepare: Send
-// cannot use another one.
+// Target is a webhook.Target with all that is the same for its attempts. Make it with Sender.Prepare: Send cannot use another one.
 type Target struct {
 	webhook.Target
 	request   *http.Request // without headers, body and context

@@ -112,6 +112,23 @@ func runProgram(t *testing.T, secret, name, code string, command ...string) (add
 	}
 }
 
+// refusesFlood reports whether the program at the address refuses a body of 64 MiB before it has all of it.
+func refusesFlood(t *testing.T, address string) bool {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /hook HTTP/1.1\r\nHost: receiver\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", 64<<20)
+	for range 64 {
+		if err == nil {
+			_, err = conn.Write(make([]byte, 1<<20))
+		}
+	}
+	return err != nil
+}
+
 // The programs of the document accept genuine deliveries and refuse all others.
 func TestTheProgramsOfTheDocument(t *testing.T) {
 	t.Parallel()
@@ -164,6 +181,9 @@ func TestTheProgramsOfTheDocument(t *testing.T) {
 			}
 			_, _ = io.Copy(io.Discard, half) // until the program has ended it
 			half.Close()
+			if !refusesFlood(t, address) {
+				t.Error("it reads 64 MiB of a sender without a signature")
+			}
 			large := `{"id":"evt_4","type":"a","data":{"text":"` + strings.Repeat("x", 255<<10) + `"}}`
 			for _, c := range []struct {
 				name   string

@@ -1,7 +1,6 @@
-// Package explain owns two explanations. Of a request with an API key: for each check, the checked value, whether the key passes,
-// and what to do if the key fails. Of an event: what happened on its way to a subscription, and what to do. It also owns the table
-// that makes a sentence and a command of a code (mend.go). It makes no check itself, and it knows no request and no
-// store. Its mends name paths of the API.
+// Package explain owns two explanations. Of a request with an API key: for each check, the checked value, whether the key passes, and what
+// to do if it fails. Of an event: what happened on its way to a subscription, and what to do. It also owns the table that makes a sentence
+// and a command of a code (mend.go). It makes no check itself, and knows no request and no store. Its mends name paths of the API.
 package explain
 
 import (

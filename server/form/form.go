@@ -1,6 +1,5 @@
 // Package form owns the reading of JSON bodies, field by field, and of query strings, parameter by parameter. It collects all
-// problems, so that a response can list them at once. It knows no request: callers pass in the bytes.
-// Its problems name paths of the API where these help.
+// problems, so that a response lists them at once. It knows no request. Its problems name paths of the API where these help.
 package form
 
 import (

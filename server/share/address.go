@@ -48,8 +48,7 @@ func Peer(r *http.Request) netip.Addr {
 	return peer.Addr().Unmap().WithZone("")
 }
 
-// Network returns the smallest network that one client owns: an IPv4 address, or the /64 of an IPv6 address. It is invalid if
-// the address is.
+// Network returns the smallest network of one client: an IPv4 address, or the /64 of an IPv6 address. It is invalid if the address is.
 func Network(client netip.Addr) netip.Prefix {
 	bits := 64
 	if client.Is4() {

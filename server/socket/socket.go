@@ -38,8 +38,7 @@ var ErrPathTaken = errors.New("the path of the local socket is taken")
 // Listen listens next to a database that this process owns. A socket that is there already belonged to a server that was
 // killed, so Listen replaces it. Only processes of this user and of root may connect. Closing the listener removes the socket.
 //
-// If the system has no such sockets, or the path is too long, Listen logs a warning and returns no listener: the server can
-// work without it.
+// If the system has no such sockets, or the path is too long, Listen logs a warning and returns no listener: the server can work without it.
 func Listen(database string, log *slog.Logger) (net.Listener, error) {
 	path, err := Path(database)
 	if err != nil {

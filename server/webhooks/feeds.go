@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/sender"
@@ -121,10 +122,13 @@ func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPa
 	return x.OK(body)
 }
 
+// standardCase writes the headers of Standard Webhooks as that document does, because names in JSON have an exact case.
+var standardCase = strings.NewReplacer("Webhook-Id", "webhook-id", "Webhook-Timestamp", "webhook-timestamp", "Webhook-Signature", "webhook-signature")
+
 func flat(h http.Header) map[string]string {
 	values := make(map[string]string, len(h))
 	for name := range h {
-		values[name] = h.Get(name)
+		values[standardCase.Replace(name)] = h.Get(name)
 	}
 	return values
 }

@@ -56,7 +56,8 @@ func TestFeeds(t *testing.T) {
 	id := storagetest.Publish(t, f.Store, owner, "a").ID
 
 	page := feedOf(t, f.Do(t, "GET "+path, as, ""))
-	if len(page.Data) != 1 || page.HasMore || page.Data[0].EventID != id || page.Data[0].Headers["X-Own"] != "" || page.Data[0].Headers["X-Service-Attempt"] != "1" {
+	if len(page.Data) != 1 || page.HasMore || page.Data[0].EventID != id || page.Data[0].Headers["X-Own"] != "" || page.Data[0].Headers["X-Service-Attempt"] != "1" ||
+		page.Data[0].Headers["webhook-id"] != id || page.Data[0].Headers["webhook-signature"] == "" || page.Data[0].Headers["webhook-timestamp"] == "" {
 		t.Fatalf("%+v", page)
 	}
 	h := http.Header{}

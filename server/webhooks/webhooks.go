@@ -71,8 +71,7 @@ type Store interface {
 	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
 	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
 
-	// EventTypes lists the types of the newest events of an organization, and the types of the catalogue; only this one if it is not
-	// empty.
+	// EventTypes lists the types of the newest events of an organization, and the types of the catalogue; only this one if it is not empty.
 	EventTypes(ctx context.Context, organization int64, only string, withoutAudit bool) ([]webhook.EventType, error)
 	CataloguedType(ctx context.Context, eventType string) (webhook.EventType, error)
 	PutEventType(ctx context.Context, actor access.Actor, eventType string, c webhook.EventTypeChange) (access.Put[webhook.EventType], error)

@@ -27,8 +27,7 @@ var idNouns = map[IDType]string{
 // Noun returns what an id of this type names, as in the text of a 404: "API key". It is empty for an unknown type.
 func (t IDType) Noun() string { return idNouns[t] }
 
-// LooksLikeID reports whether s has the form of a public id of Keyhook. No external id has this form, so that a caller may write
-// either one.
+// LooksLikeID reports whether s has the form of a public id of Keyhook. No external id has this form, so that a caller may write either one.
 func LooksLikeID(s string) bool {
 	found, ok := IDTypeOf(s)
 	return ok && found.Noun() != ""

@@ -42,8 +42,7 @@ const ErasedText = "erased"
 // ErasedUsers are the public ids of users whose data is removed from the history.
 type ErasedUsers []string
 
-// CleanDetails returns the details of an audit event without the personal data of these users. byErased means that one of them is the
-// actor.
+// CleanDetails returns the details of an audit event without the personal data of these users. byErased means that one of them is the actor.
 func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased bool, about Target) ([]byte, error) {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(details, &members); err != nil {

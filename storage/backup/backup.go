@@ -63,8 +63,7 @@ func stem(database string) string { return strings.TrimSuffix(database, ".db") }
 
 var bare = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.db$`)
 
-// ValidName reports whether the API accepts this name of a backup. It has no directory, and it is not the name of
-// another file of a database.
+// ValidName reports whether the API accepts this name of a backup: it has no directory, and is not that of another file of a database.
 func ValidName(name string) bool { return bare.MatchString(name) }
 
 // prune removes the oldest dated copies, so that keep of them are left, and returns their names. The copy that was just made

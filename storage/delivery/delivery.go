@@ -39,8 +39,7 @@ const (
 	// SendingOn is true while an attempt is in progress that another may follow. SQLite uses the index deliveries_sending only for a
 	// condition with the words of the index, which also has SendingLast.
 	SendingOn = "(d.state >= " + Sending + " AND d.state < " + SendingLast + ")"
-	// EndOfLast is the state after SendingLast, if the attempt did not succeed: a test is exhausted, and other
-	// deliveries were dropped.
+	// EndOfLast is the state after SendingLast, if the attempt did not succeed: a test is exhausted, and other deliveries were dropped.
 	EndOfLast = "CASE WHEN cause = " + CauseTest + " THEN " + Exhausted + " ELSE " + Dropped + " END"
 	// State is the state that callers see. An attempt in progress is pending, and nothing is pending for a deleted subscription, whose
 	// deliveries are dropped later. Few deliveries are pending, so only these look for their subscription.
@@ -96,8 +95,7 @@ func Running(attempt string) string {
 	return "(d.id = " + attempt + " >> 8 AND d.state >= " + Sending + " AND " + AttemptRow + " = " + attempt + ")"
 }
 
-// FirstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
-// is an SQL expression.
+// FirstPending returns SQL that selects the pending delivery of a subscription, an SQL expression, with the earliest due time.
 func FirstPending(subscription string) string {
 	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + ` ORDER BY d.due_at LIMIT 1`

@@ -43,9 +43,8 @@ func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Sc
 	return mayGrant(t, by, role.Permissions.Union(to), elsewhere)
 }
 
-// mayActAs is mayGrant for everything that a user has, in all organizations of the user, if a change lets somebody act as the user who
-// could not before: another person by a new e-mail address or external id, or the holder of a credential when the user becomes active
-// again.
+// mayActAs is mayGrant for everything that a user has, in all organizations of the user, if a change lets somebody act as the user who could
+// not before: another person by a new e-mail address or external id, or the holder of a credential when the user becomes active again.
 func mayActAs(t *sqlite.Tx, by access.Actor, user access.User, c access.UserChange) error {
 	externalID := ""
 	access.Set(&externalID, user.ExternalID)

@@ -245,8 +245,7 @@ func endKey(t *sqlite.Tx, k access.Key, grace time.Duration) error {
 	return t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
 }
 
-// RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
-// Faults: NotFound.
+// RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent. Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return d.file.Write(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
 		found, err := keyNamed(t, organization, id)

@@ -34,8 +34,7 @@ const (
 	foundEventColumns = "SELECT e.id, e.created_at AS at, e.type AS title, " + directory.FoundOwner
 	foundEventJoins   = " CROSS JOIN organizations o ON o.id = e.organization_id"
 
-	// lastOrganization ends the range of organizations that begins with ?3, so that an index on the organization finds its row at
-	// once.
+	// lastOrganization ends the range of organizations that begins with ?3, so that an index on the organization finds its row at once.
 	lastOrganization = "iif(?3 = 0, 9223372036854775807, ?3)"
 )
 

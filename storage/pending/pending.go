@@ -151,10 +151,7 @@ type sharedRead[T any] struct {
 
 func newSharedRead[T any]() sharedRead[T] { return sharedRead[T]{lock: make(chan struct{}, 1)} }
 
-const (
-	minFresh   = time.Second // how long a result is fresh
-	freshTimes = 10          // the result of a slow read is fresh for so many times the time that the read took
-)
+const freshTimes = 10 // a result is fresh for so many times the time that its read took
 
 // get returns the last result while it is fresh, and otherwise a new one.
 func (r *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, error)) (value T, err error) {
@@ -172,7 +169,7 @@ func (r *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, 
 		return value, err
 	}
 	end := time.Now()
-	r.value, r.until = value, end.Add(max(minFresh, freshTimes*end.Sub(began)))
+	r.value, r.until = value, end.Add(freshTimes*end.Sub(began))
 	return value, nil
 }
 

@@ -34,9 +34,8 @@ func (r *Reader) PrincipalByKey(ctx context.Context, digest access.Digest) (acce
 	return r.known(ctx, &r.cache.keys, keyPrincipal, digest, refusedKey)
 }
 
-// PrincipalByToken returns the principal of an access token at this moment. Faults:
-// Unauthenticated, with the code of the first check that fails: invalid_key, token_revoked, token_expired,
-// user_inactive. A failure to read the database is never one of these.
+// PrincipalByToken returns the principal of an access token at this moment. Faults: Unauthenticated, with the code of the first check that
+// fails: invalid_key, token_revoked, token_expired, user_inactive. A failure to read the database is never one of these.
 func (r *Reader) PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error) {
 	return r.known(ctx, &r.cache.tokens, tokenPrincipal, digest, refusedToken)
 }

@@ -22,8 +22,7 @@ func WhereNamed(sort access.IDType, text string) string {
 	return " WHERE external_id = ?"
 }
 
-// Maker computes the public ids of the append-only tables from columns that a row has anyway. So these tables
-// need no index of random text.
+// Maker computes the public ids of the append-only tables from columns that a row has anyway. So these tables need no index of random text.
 //
 // An id is a TypeID over a UUIDv7 (RFC 9562 section 5.7): its 48 bits of time are the time of the row, and its last 62
 // bits are the row id XOR a mask. The mask depends on the instance's salt, the type and the time. Without the mask, a customer

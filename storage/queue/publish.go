@@ -227,8 +227,7 @@ func countNew(published []webhook.Published) (n int) {
 }
 
 const (
-	// maxDeliveries limits the deliveries of one request. They take the writer about a tenth of a second, and all
-	// other writes wait for it.
+	// maxDeliveries limits the deliveries of one request. They take the writer about a tenth of a second, and all other writes wait for it.
 	maxDeliveries = 10_000
 	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.
 	pageSize = 4096

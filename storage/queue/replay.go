@@ -121,8 +121,7 @@ var replayable = `
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Sending + `, :unless)))
 	AND ` + fanout.Passes
 
-// replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
-// parameters of replayable.
+// replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the parameters of replayable.
 const replayReason = `
 	CASE WHEN EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription) THEN 'exhausted'
 	     WHEN e.held IS NULL THEN 'plan' WHEN e.created_at < :filter_changed_at THEN 'filter_changed' ELSE 'type_added' END`

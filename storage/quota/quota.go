@@ -160,8 +160,7 @@ func (q *Quotas) require(t *sqlite.Tx, organization int64, bytes int, beyond int
 var ErrNoWebhooks = fault.New(fault.Forbidden, "plan_capability_required",
 	"The organization's plan does not include webhooks; an operator can change the plan.")
 
-// RequireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
-// Faults: Forbidden; Conflict.
+// RequireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed. Faults: Forbidden; Conflict.
 func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
 	has, err := q.OfOpen(t, organization)
 	if err == nil && !has.Webhooks {

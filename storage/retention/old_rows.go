@@ -92,8 +92,7 @@ type oldEvent struct {
 	Waiting bool  `db:"waiting"` // a delivery is pending for an open subscription, or an attempt is running
 }
 
-// deleteOldEvents deletes a batch of old events without pending work. more is false if the next events are not old;
-// sweep looks behind them.
+// deleteOldEvents deletes a batch of old events without pending work. more is false if the next events are not old; sweep looks behind them.
 //
 // While the queue is held, it deletes nothing, so that an operator can examine what was restored.
 func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {

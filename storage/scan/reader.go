@@ -139,8 +139,7 @@ func (r *Reader) Slice(ctx context.Context, organization int64, rows, most int, 
 	return next, err
 }
 
-// Do runs read in the turn of the organization and with a connection. Faults: Unavailable if too many reads of the organization are
-// running.
+// Do runs read in the turn of the organization and with a connection. Faults: Unavailable if too many reads of the organization are running.
 func (r *Reader) Do(ctx context.Context, organization int64, read func() error) error {
 	end, err := r.Take(ctx, organization)
 	if err != nil {

@@ -65,8 +65,7 @@ func (p *Pool) List(ctx context.Context, dest any, text string, args ...any) err
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.SelectContext(ctx, dest, args...) })
 }
 
-// read runs a statement within the limit. If the limit ends it, the fault says so. If the caller's context ends it, the error
-// stays as it is.
+// read runs a statement within the limit. If the limit ends it, the fault says so. If the caller's context does, the error stays.
 func (p *Pool) read(ctx context.Context, text string, run func(context.Context, *sqlx.Stmt) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, ErrLateRead)
 	defer cancel()

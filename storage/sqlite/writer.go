@@ -35,8 +35,7 @@ type Work struct {
 	Cost   int   // expected number of rows; 0 means UsualCost
 	Urgent bool  // runs before other work
 
-	// Reserve means that the write may use the reserve of a full disk. Only writes that withdraw rights may, because the reserve is
-	// small.
+	// Reserve means that the write may use the reserve of a full disk. Only writes that withdraw rights may, because the reserve is small.
 	Reserve bool
 
 	// Whole means that only a failure of the file makes the write fail after its first change, because it makes all checks before. It

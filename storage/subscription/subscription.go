@@ -251,8 +251,7 @@ func dropPatterns(t *sqlite.Tx, subscription int64) error {
 	return t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 }
 
-// DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
-// Faults: NotFound.
+// DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it. Faults: NotFound.
 func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
 	work := sqlite.Work{Payer: organization, Urgent: true, Reserve: true, Measure: s.audited(organization, 0, access.SubscriptionDeleted)}
 	return s.file.Write(ctx, work, func(t *sqlite.Tx) error {

@@ -28,9 +28,8 @@ func DefaultPolicy() Policy { return Policy{MaxAttempts: 5, FailingAfter: 5, Dis
 // Health is the state machine of a subscription. Its methods return the next state and change nothing. The caller writes the
 // next state in its transaction. A Disabled or Failing subscription always has a LastError.
 //
-// Epoch grows with every change of status, URL or secret. An attempt counts only in the epoch in which it began. So a burst
-// of attempts in flight when an endpoint dies makes the subscription failing, but not disabled. And an attempt from before a
-// repair cannot undo the repair.
+// Epoch grows with every change of status, URL or secret. An attempt counts only in the epoch in which it began. So a burst of attempts in
+// flight when an endpoint dies makes the subscription failing, but not disabled. And an attempt from before a repair cannot undo the repair.
 type Health struct {
 	Status              Status `db:"status"`
 	ConsecutiveFailures int    `db:"consecutive_failures"` // failed attempts since the last success

@@ -61,8 +61,7 @@ func (r *report) checkSecrets(c config.Config) {
 	}
 }
 
-// defectOf says what seems to be wrong with the text of a secret, without showing any of it. It returns "" if nothing is, and for no
-// secret.
+// defectOf says what seems to be wrong with the text of a secret, without showing any of it. It returns "" if nothing is, and for no secret.
 func defectOf(text string) string {
 	trimmed := strings.TrimSpace(text)
 	distinct := slices.Compact(slices.Sorted(slices.Values([]rune(text))))

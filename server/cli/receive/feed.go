@@ -35,7 +35,7 @@ func (o *feedOptions) define(cmd *cobra.Command) {
 	flags.StringVar(&o.token, client.FlagToken, "", "access `token` or API key (or "+client.EnvToken+", which is safer: ps shows flags)")
 	flags.StringVar(&o.api.Organization, client.FlagOrganization, "", "act in the organization with this `id` or external id")
 	flags.StringVar(&o.subscription, "subscription", "", "`id` or external id of the subscription to read")
-	flags.StringSliceVar(&o.eventTypes, "event-types", nil, "create a subscription to these `types` for the time of the command; '*' means every type")
+	flags.StringSliceVar(&o.eventTypes, "event-types", nil, "without --subscription, create a subscription to these `types` for the time of the command (default: every type)")
 	flags.StringVar(&o.cursorFile, "cursor-file", "", "`file` that keeps how far the command has read; without it, the command begins with new events")
 	output.Exclusive(cmd, "from", "port")
 	output.Exclusive(cmd, "event-types", "subscription")
@@ -51,8 +51,8 @@ func (o *feedOptions) connect() (err error) {
 		return errors.New("--subscription, --event-types and --cursor-file need --from, the URL of the server")
 	case o.from == "":
 		return nil
-	case !named:
-		return errors.New("--from needs --subscription or --event-types")
+	case !named && o.cursorFile != "":
+		return errors.New("--cursor-file needs --subscription, because another subscription is deleted at the end")
 	case o.token == "":
 		return fmt.Errorf("--from needs a token; give --%s, or set %s", client.FlagToken, client.EnvToken)
 	}
@@ -69,7 +69,7 @@ const (
 func (l *listener) readFeed(ctx context.Context) error {
 	o := &l.feed
 	query := url.Values{"wait": {"30"}}
-	if len(o.eventTypes) > 0 {
+	if o.subscription == "" {
 		remove, err := l.subscribe(ctx)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (l *listener) readFeed(ctx context.Context) error {
 // subscribe creates a subscription for the time of the command. remove deletes it.
 func (l *listener) subscribe(ctx context.Context) (remove func(), err error) {
 	types := l.feed.eventTypes
-	if len(types) == 1 && types[0] == "*" {
+	if len(types) == 0 || len(types) == 1 && types[0] == "*" {
 		types = []string{}
 	}
 	var created struct{ ID, Secret string }

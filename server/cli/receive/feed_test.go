@@ -78,16 +78,22 @@ func TestListenFrom(t *testing.T) {
 
 func TestListenFromWithItsOwnSubscription(t *testing.T) {
 	t.Parallel()
-	f := servertest.Start(t)
-	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
-	l := startCommand(t, "Reading the events", "--from", f.URL, "--token", token.Reveal(), "--event-types", "a,b.*", "--json")
-	id := storagetest.Publish(t, f.Store, owner, "b.c").ID
-	l.await(t, id)
-	if code := l.stop(); code != 0 || !strings.Contains(l.out.String(), `"verified":true`) {
-		t.Errorf("exit code %d: %s", code, l.out.String())
-	}
-	if n, err := f.Store.History.LiveSubscriptions(t.Context(), owner.Organization.RowID); n != 0 || err != nil {
-		t.Errorf("%d subscriptions are left, %v", n, err)
+	for types, getsAll := range map[string]bool{"a,b.*": false, "*": true, "": true} {
+		f := servertest.Start(t)
+		owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+		args := []string{"--from", f.URL, "--token", token.Reveal(), "--json"}
+		if types != "" {
+			args = append(args, "--event-types", types)
+		}
+		l := startCommand(t, "Reading the events", args...)
+		other, id := storagetest.Publish(t, f.Store, owner, "c").ID, storagetest.Publish(t, f.Store, owner, "b.c").ID
+		l.await(t, id)
+		if code := l.stop(); code != 0 || !strings.Contains(l.out.String(), `"verified":true`) || strings.Contains(l.out.String(), other) != getsAll {
+			t.Errorf("%q: exit code %d: %s", types, code, l.out.String())
+		}
+		if n, err := f.Store.History.LiveSubscriptions(t.Context(), owner.Organization.RowID); n != 0 || err != nil {
+			t.Errorf("%d subscriptions are left, %v", n, err)
+		}
 	}
 }
 

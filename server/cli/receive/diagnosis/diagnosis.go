@@ -1,5 +1,4 @@
-// Package diagnosis owns the explanations of wrong signatures. It does not decide whether a signature is valid: dispatch/signature
-// does.
+// Package diagnosis owns the explanations of wrong signatures. It does not decide whether a signature is valid: dispatch/signature does.
 //
 // It knows the mistakes that people make: the receiver does not use the raw body, has another secret, or lacks a header. It undoes one
 // of them at a time and asks dispatch/signature again. A mistake is proved if undoing it alone makes the signature match.
