@@ -258,6 +258,10 @@ func TestDatabaseApartFromItsLog(t *testing.T) {
 	if !errors.Is(err, storage.ErrForeignFile) || !strings.Contains(err.Error(), "there is no database at "+database.Path) {
 		t.Errorf("the backup fails with %v", err)
 	}
+	database = move("", ".key")
+	if _, err = storage.Rekey(t.Context(), database, storage.KeyChange{}); !errors.Is(err, storage.ErrLost) || !strings.Contains(err.Error(), "put the database and its -wal file back") {
+		t.Errorf("rekey fails with %v", err)
+	}
 	log := move("-wal", ".lock")
 	wantLost(log, storage.ErrDamaged, "put the database back beside "+log.Path+"-wal")
 	if before, after := must[[]byte](t)(os.ReadFile(o.Path+"-wal")), must[[]byte](t)(os.ReadFile(log.Path+"-wal")); string(after) != string(before) {

@@ -40,7 +40,10 @@ type Changed struct {
 
 // Find finds the new key, and all keys that may open a secret of the database. It writes nothing. The caller advises how to give a
 // missing key.
-func (c *Change) Find(s Source, _ sqlite.Start) (Keys, error) {
+func (c *Change) Find(s Source, start sqlite.Start) (Keys, error) {
+	if start.Empty {
+		return s.Find(start) // says what is lost
+	}
 	k, err := c.find(s)
 	if errors.Is(err, ErrKeyMissing) {
 		return k, err
