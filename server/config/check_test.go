@@ -115,6 +115,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"console.accent", "#fff", "six hex digits"},
 	{"console.accent", "#3b5bdg", "six hex digits"},
 	{"console.portal_pages", "keys,plans", `"plans" is no page of the portal; write one of: subscriptions, events, keys, audit`},
+	{"console.portal_pages", " ", "name at least one page, or remove the setting for all"},
 	{"console.frame_ancestors", "https://a.example,,https://b.example", "empty item"},
 	{"console.frame_ancestors", "https://a.example/", `write "https://a.example"`},
 	{"console.frame_ancestors", "https://a.example; script-src *", "is not an http or https URL"},

@@ -163,6 +163,8 @@ var rules = []rule{
 	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) bool {
 		return c.Console.OIDCClientID != "" && c.OIDC.Issuer == "" || c.Console.OIDCClientID == "" && !c.Console.OIDCClientSecret.IsZero()
 	}, "console.oidc_client_id needs oidc.issuer, and console.oidc_client_secret needs console.oidc_client_id", "set what is missing, or remove both"},
+	{[]string{"console.portal_pages"}, func(c Config) bool { return len(c.Console.PortalPages) == 0 }, "the portal has no page",
+		"name at least one page, or remove the setting for all"},
 	{[]string{"metrics.listen", "server.listen"}, func(c Config) bool {
 		return c.Metrics.Listen == c.Server.Listen && !strings.HasSuffix(c.Metrics.Listen, ":0")
 	}, "the address is the same as server.listen", "set another port, or remove metrics.listen to serve /metrics on server.listen"},

@@ -38,8 +38,7 @@ type Changed struct {
 	OldKeys       []string // files to which the old keys of the key file were moved
 }
 
-// Find finds the new key, and all keys that may open a secret of the database. It writes nothing. The caller advises how to give a
-// missing key.
+// Find finds the new key, and all keys that may open a secret. It writes nothing. The caller advises how to give a missing key.
 func (c *Change) Find(s Source, start sqlite.Start) (Keys, error) {
 	if start.Empty {
 		return s.Find(start) // says what is lost
