@@ -173,7 +173,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-const maxSecretFile = 4096
+const maxSecretFile = 16 << 10 // bytes; 20 URLs of alerts are longer than any other secret
 
 // SecretFile reads a file with a secret, which a setting that ends in _FILE or a flag names. It removes one line break at the end, which editors and echo add. Its errors
 // show neither the text nor the path, because people sometimes write the secret itself where the path belongs.

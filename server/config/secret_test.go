@@ -102,7 +102,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		{"but not without two of them", secret(canary+"\n\n", 0o600), "make one with"},
 		{"unless it is empty", secret("", 0o600), "the file is empty"},
 		{"unless it is an empty line", secret("\n", 0o600), "the file is empty"},
-		{"unless it is larger than 4 KiB", secret(strings.Repeat("x", 4097), 0o600), "larger than 4096 bytes"},
+		{"unless it is larger than 16 KiB", secret(strings.Repeat("x", 16<<10+1), 0o600), "larger than 16384 bytes"},
 		{"unless anyone may write it", secret(canary, 0o602), "chmod o-w"},
 		{"unless it is not there", func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no such file"},
 		{"unless it is a directory", func(t *testing.T) string { return t.TempDir() }, "regular file"},
