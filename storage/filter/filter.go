@@ -2,7 +2,6 @@
 package filter
 
 import (
-	"bytes"
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
@@ -49,7 +48,7 @@ func Ops() []string {
 type Condition struct {
 	Path  string          `json:"path"`
 	Op    Op              `json:"op"`
-	Value json.RawMessage `json:"value"` // compact
+	Value json.RawMessage `json:"value"` // compact, and in one spelling of its texts
 
 	parts []string
 	want  []scalar // what may stand at the path; more than one only for In, and then sorted
@@ -72,11 +71,10 @@ func New(path string, op Op, value []byte) (c Condition, p *Problem) {
 	case !slices.Contains(Ops(), string(op)):
 		return c, &Problem{"op", "invalid", "The operators are " + strings.Join(Ops(), ", ") + "."}
 	}
-	var text bytes.Buffer
-	if err := json.Compact(&text, value); err != nil {
+	decoded, err := decode(value)
+	if c.Value, _ = json.Marshal(decoded); err != nil {
 		return c, &Problem{"value", "invalid", "This must be JSON."}
 	}
-	c.Value = text.Bytes()
 	return c, c.readValue()
 }
 
