@@ -44,7 +44,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 }
 
 // recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
-// is pending in the copy before. Sessions and links end: some had ended after the copy was made.
+// is pending in the copy before. Sessions and links end: some had ended after the copy was made. So do recoveries, of what may have been sent since.
 func (s *Store) recordRestore(from string, r *backup.Restored) error {
 	r.Pending = s.Pending()
 	name := filepath.Base(from)
@@ -56,7 +56,7 @@ func (s *Store) recordRestore(from string, r *backup.Restored) error {
 		if err := s.Queue.BeginHold(t, "restored from "+name); err != nil {
 			return err
 		}
-		if err := errors.Join(t.Exec("DELETE FROM sessions"), t.Exec("DELETE FROM sign_in_links")); err != nil {
+		if err := errors.Join(t.Exec("DELETE FROM sessions"), t.Exec("DELETE FROM sign_in_links"), t.Exec("UPDATE subscriptions SET recover_since = NULL")); err != nil {
 			return err
 		}
 		return s.Queue.Audit(t, access.System(organization), 0, access.DatabaseRestored, audit.Target{Type: "backup", ID: name},

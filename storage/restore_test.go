@@ -334,8 +334,10 @@ func TestRestoreCountsOnce(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "copy.db")
 	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from}))
 	stop()
+	// A recovery is under way, which would create deliveries that the discard keeps.
+	storagetest.Alter(t, from, "UPDATE subscriptions SET recover_since = 1; UPDATE deliveries SET state = 2 WHERE id = (SELECT min(id) FROM deliveries WHERE state = 0)")
 	r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-	if r.Pending != 25 {
+	if r.Pending != 24 {
 		t.Errorf("%+v", r)
 	}
 	x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
@@ -21,7 +20,7 @@ import (
 // that people write elsewhere, such as the names of API keys or the data of events, belong to the organization.
 
 // UserErased is called in the transaction that erases a user, while the memberships are still there. It removes the name from the
-// subscriptions that are paused. For other organizations and earlier names, the audit log says which these are; see cleanPaused.
+// subscriptions that are paused. For other organizations and earlier names, the audit log says which these are; see cleanAuditBatch.
 func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
 	c.CleanAfter(t)
 	return c.renamePaused(t, `
@@ -92,6 +91,7 @@ type auditRow struct {
 	Type       string `db:"type"`
 	ActorType  string `db:"actor_type"`
 	ActorID    string `db:"actor_id"`
+	ActorName  string `db:"actor_name"`
 	TargetType string `db:"target_type"`
 	TargetID   string `db:"target_id"`
 	Details    string `db:"details"`
@@ -106,7 +106,7 @@ func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers
 		}
 		var events []auditRow
 		if err := c.o.Logs.List(ctx, &events, `
-			SELECT a.id, a.type, a.actor_type, a.actor_id, a.target_type, a.target_id, a.details FROM audit_events a
+			SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.details FROM audit_events a
 			WHERE a.id > ?1 AND a.id <= ?2
 			  AND EXISTS (SELECT 1 FROM json_each(?3) j WHERE j.value IN (a.actor_id, a.target_id) OR instr(a.details, j.value))`,
 			after, last, sqlite.TextList(erased)); err != nil {
@@ -129,8 +129,9 @@ func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events
 		if err != nil {
 			return fmt.Errorf("audit event %d: %w", event.RowID, err)
 		}
-		if byErased && event.Type == access.SubscriptionDisabled {
-			if err := c.cleanPaused(t, about.ID, event.Details); err != nil {
+		if byErased && about.Type == access.KindSubscription { // perhaps its last error has the name that the user had then
+			if err := c.renamePaused(t, "UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ? RETURNING id",
+				webhook.DeactivatedBy+access.ErasedUserName, about.ID, webhook.DeactivatedBy+event.ActorName); err != nil {
 				return err
 			}
 		}
@@ -140,19 +141,6 @@ func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events
 		}
 	}
 	return nil
-}
-
-// cleanPaused removes a name from the last error of a subscription. The user may have had another name when the audit event with
-// these details was written.
-func (c *Cleaner) cleanPaused(t *sqlite.Tx, subscription, details string) error {
-	var written struct {
-		LastError string `json:"last_error"`
-	}
-	if err := json.Unmarshal([]byte(details), &written); err != nil || !strings.HasPrefix(written.LastError, webhook.DeactivatedBy) {
-		return err
-	}
-	return c.renamePaused(t, "UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ? RETURNING id",
-		webhook.DeactivatedBy+access.ErasedUserName, subscription, written.LastError)
 }
 
 type publishedAudit struct {

@@ -56,6 +56,10 @@ func newLeaver(t *testing.T) *leaver {
 	storagetest.Must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, user.ID, org.ID, x.token, "laptop of Ada Byron", nil))
 	x.sign(t)
 	x.pause(t, second)
+	if _, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.actor(), org.RowID,
+		webhook.SubscriptionChange{URL: new("https://example.com/paused"), EventTypes: &webhook.Types{"a"}, IsActive: new(false)}); err != nil {
+		t.Fatal(err)
+	}
 	storagetest.Must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, user.ID, access.UserChange{
 		Email: new("ada.lovelace@example.com"), Name: new("Ada Lovelace"), ExternalID: new("idp|ada-1835"),
 	}))
@@ -171,6 +175,20 @@ func TestEraseUser(t *testing.T) {
 		if found := tracesIn(t, after.File, traces); len(found) > 0 {
 			t.Errorf("a later backup: %q", found)
 		}
+		x.stop()
+		storagetest.Alter(t, x.o.Path, "VACUUM")
+		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
+			t.Errorf("the database: %q", found)
+		}
+	})
+
+	t.Run("no file has a trace of a user who was erased after leaving", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		if err := x.Directory.RemoveMember(t.Context(), x.By, x.who.Organization.ID, x.who.User.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.erase(t)
 		x.stop()
 		storagetest.Alter(t, x.o.Path, "VACUUM")
 		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {

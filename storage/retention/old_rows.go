@@ -60,7 +60,10 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 		if !trusted {
 			return false, nil
 		}
-		if more, err = c.deleteOldBatch(ctx, now); err != nil {
+		if more, err = c.deleteOldBatch(ctx, now); err == nil && !more { // new rows take a tenth of the file, and the disk gets the rest
+			err = c.o.Logs.Get(ctx, &more, "SELECT freelist_count * 10 > page_count FROM pragma_freelist_count, pragma_page_count")
+		}
+		if err != nil {
 			return false, err
 		}
 		if !more && !c.nextRange() {

@@ -2,7 +2,10 @@ package retention_test
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +33,35 @@ func eventWithKey(key, data string) webhook.NewEvent {
 func auditLog(t *testing.T, x storagetest.Customer) []access.AuditEvent {
 	t.Helper()
 	return storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 100})).Rows
+}
+
+// TestTheFileShrinks deletes the events that fill most of the file.
+func TestTheFileShrinks(t *testing.T) {
+	t.Parallel()
+	o := hourlyRetention(t)
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, o)
+		x := storagetest.CustomerOf(t, store)
+		if err := store.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
+			t.Fatal(err)
+		}
+		large := webhook.NewEvent{Type: "a", Data: []byte(`{"text":"` + strings.Repeat("x", 20_000) + `"}`)}
+		for range 10 {
+			storagetest.Must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), slices.Repeat([]webhook.NewEvent{large}, 50)))
+		}
+		db := storagetest.Must[*sql.DB](t)(sql.Open("sqlite", "file:"+o.Path))
+		defer db.Close()
+		for _, minutes := range []time.Duration{0, 61} {
+			time.Sleep(minutes * time.Minute)
+			var pages, free int
+			if err := db.QueryRow("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages, &free); err != nil {
+				t.Fatal(err)
+			}
+			if filled := minutes == 0; (pages > 2500) != filled || free > pages/10 {
+				t.Errorf("after %d minutes, the file has %d pages, and %d of them are free", minutes, pages, free)
+			}
+		}
+	})
 }
 
 func TestRetentionOfWideEvents(t *testing.T) {
