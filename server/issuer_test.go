@@ -100,6 +100,9 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	})
 	t.Run("of an operator act in any organization", func(t *testing.T) {
 		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
+		f.Do(t, "PUT /api/v1/organizations/"+second.Home.ID+"/members/root/", servertest.Operator, `{"role":"member"}`).Want(t, 200, "")
+		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
+		whoami("root", "X-Organization-Id", "nothing").Want(t, 404, "not_found")
 	})
 	t.Run("are refused for an unknown user, and for the e-mail address of another user", func(t *testing.T) {
 		whoami("nobody").Want(t, 401, "unknown_user")

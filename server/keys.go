@@ -140,11 +140,7 @@ func (h *handlers) findKey(x *exchange.Exchange) (body keyBody, err error) {
 }
 
 func (h *handlers) revokeKey(x *exchange.Exchange) error {
-	id, err := h.pathKey(x)
-	if err != nil {
-		return err
-	}
-	return x.Done(h.options.Store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id))
+	return x.Done(h.options.Store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), x.Path.Value("id")))
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.

@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -217,5 +220,35 @@ func TestUnusedKeys(t *testing.T) {
 	}
 	for _, wrong := range []string{"90d", "0s", "-1h", "x", "87600h0m1s", "1000000h", ""} {
 		f.Do(t, "GET /api/v1/api-keys/?unused_for="+wrong, as, "").Want(t, 400, "invalid_parameter")
+	}
+}
+
+// TestAKeyIsRotatedAndRevokedAtOnce revokes a key by its external id while a rotation moves the external id to another key.
+func TestAKeyIsRotatedAndRevokedAtOnce(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	const path = "/api/v1/api-keys/"
+	f.Do(t, "POST "+path, as, `{"name":"a","scope":"api_keys:read","external_id":"backend"}`).Want(t, 201, "")
+	gate, waits := make(chan struct{}), make(chan struct{})
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		err := f.Store.File.Write(context.Background(), sqlite.Work{Payer: owner.Organization.RowID}, func(*sqlite.Tx) error { close(waits); <-gate; return nil })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-waits
+	var rotated, revoked servertest.Response
+	calls.Go(func() { rotated = f.Do(t, "POST "+path+"backend/rotate/", as, "") })
+	<-time.After(200 * time.Millisecond) // the rotation waits for the writer, and the revocation behind it
+	calls.Go(func() { revoked = f.Do(t, "DELETE "+path+"backend/", as, "") })
+	<-time.After(200 * time.Millisecond)
+	close(gate)
+	calls.Wait()
+	revoked.Want(t, 204, "")
+	if rotated.StatusCode == 201 {
+		f.Do(t, "GET /api/v1/whoami/", "ApiKey "+rotated.Field("key"), "").Want(t, 401, "key_revoked")
 	}
 }

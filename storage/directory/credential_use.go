@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -95,6 +96,7 @@ func (u *credentialUses) take(now int64, all bool) (notes []credentialUse) {
 		}
 		shard.mu.Unlock()
 	}
+	slices.SortFunc(notes, func(a, b credentialUse) int { return cmp.Compare(a.at, b.at) }) // of two days of one credential, the later is the last
 	return notes
 }
 

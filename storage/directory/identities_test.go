@@ -68,9 +68,9 @@ func TestIdentities(t *testing.T) {
 		"not in one claimed although it has a one": {access.Identity{Subject: "s-1", Organization: "ext-other"}, "", "", "", fault.Unauthenticated, "not_a_member"},
 		"in the only one, whatever is named":       {access.Identity{Subject: "s-1"}, other.ID, single.ID, one.ID, 0, ""},
 		"in the one named, of several":             {access.Identity{Subject: "d-1"}, two.ID, double.ID, two.ID, 0, ""},
-		"not in one named that is another's":       {access.Identity{Subject: "d-1"}, other.ID, "", "", fault.NotFound, "not_found"},
+		"in the oldest, if another's is named":     {access.Identity{Subject: "d-1"}, other.ID, double.ID, one.ID, 0, ""},
 		"in one named by its external id":          {access.Identity{Subject: "d-1"}, "ext-one", double.ID, one.ID, 0, ""},
-		"not in one named by another external id":  {access.Identity{Subject: "d-1"}, "ext-other", "", "", fault.NotFound, "not_found"},
+		"also if it is named by its external id":   {access.Identity{Subject: "d-1"}, "ext-other", double.ID, one.ID, 0, ""},
 		"not without a name, of several":           {access.Identity{Subject: "d-1"}, "", "", "", fault.Malformed, "organization_required"},
 	} {
 		t.Run(name, func(t *testing.T) {

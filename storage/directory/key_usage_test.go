@@ -39,6 +39,36 @@ func allowedRequests(t *testing.T, store *storage.Store) (sum int64) {
 
 func today() int64 { return time.Now().Unix() / (24 * 60 * 60) }
 
+// TestTheLastUseOfAKeyIsTheLater writes the uses of two days together, after a time without writes.
+func TestTheLastUseOfAKeyIsTheLater(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := platform{storagetest.PlatformOf(t, store)}
+		time.Sleep(time.Until(time.Unix((today()+1)*24*60*60, 0)) - time.Minute)
+		allow := storagetest.Refuse(t, store, "UPDATE OF last_used_at ON api_keys", "true")
+		var keys []access.Principal
+		for range 20 {
+			keys = append(keys, x.byKey(t, x.Operator, access.EventsRead))
+		}
+		for range 2 {
+			for _, key := range keys {
+				x.Directory.Used(key, access.KeyUse{Allowed: 1})
+			}
+			time.Sleep(90 * time.Minute)
+		}
+		allow()
+		time.Sleep(time.Minute)
+		for _, key := range keys {
+			found := must[access.Key](t)(x.Directory.Key(t.Context(), x.Operator.Organization.RowID, key.Key.ID))
+			if ago := time.Now().UnixMilli() - *found.LastUsedAt; ago > (2 * time.Hour).Milliseconds() {
+				t.Errorf("a key was last used %d ms ago", ago)
+			}
+		}
+	})
+}
+
 func TestKeyUsage(t *testing.T) {
 	t.Parallel()
 	one := access.KeyUse{Allowed: 1}

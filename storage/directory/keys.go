@@ -245,9 +245,16 @@ func endKey(t *sqlite.Tx, k access.Key, grace time.Duration) error {
 	return t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
 }
 
-// RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent. Faults: NotFound.
-func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return d.file.Write(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
+// RevokeKey revokes an API key, named by its id or its external id, for all requests that begin after RevokeKey has returned. The
+// operation is idempotent. A rotation moves an external id, so it is looked up in the transaction. Faults: NotFound.
+func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, named string) error {
+	return d.file.Write(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) (err error) {
+		id := named
+		if !access.KeyID.Valid(named) {
+			if id, err = sqlite.One[string](t, "API key", activeKeyNamed, organization, named, t.Now()); err != nil {
+				return err
+			}
+		}
 		found, err := keyNamed(t, organization, id)
 		if err != nil {
 			return err

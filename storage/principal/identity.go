@@ -16,9 +16,9 @@ import (
 // PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as external id. If
 // there is none, it is the user with the verified e-mail address and without an external id. The first sign-in by e-mail makes the subject
 // the user's external id. So a person who gets the address later does not become this user. The organization is the one that the issuer
-// names; if none, the user's only organization; else the named one, by its id or its external id, which may be empty. Faults:
-// Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user does not belong to the
-// named organization; Malformed with the code organization_required if it is needed and empty.
+// names; if none, the user's only organization; else the named one, by its id or its external id; the oldest if the user does not belong to
+// it. Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; Malformed with the code
+// organization_required if a name is needed and empty.
 func (r *Reader) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
 	key := identityKey(i, named)
 	if p := r.cache.identities.find(r.cache.generation.Load(), key); p != nil {
@@ -137,7 +137,11 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 	case named == "":
 		return 0, fault.New(fault.Malformed, "organization_required", "The user of this token belongs to several organizations.")
 	}
-	return r.membershipNamed(ctx, user, named)
+	row, err = r.membershipNamed(ctx, user, named)
+	if fault.KindOf(err) == fault.NotFound { // a later check asks whether the oldest one permits to act there
+		return rows[0], nil
+	}
+	return row, err
 }
 
 // membershipNamed returns the row id of an organization of the user, by its id or its external id. Faults: NotFound if the user is not

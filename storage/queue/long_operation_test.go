@@ -39,6 +39,28 @@ func inBubble(t *testing.T, run func(t *testing.T, x fixture)) {
 	})
 }
 
+// TestARecoveryThatFindsNothing does not activate a subscription for a key that was revoked meanwhile.
+func TestARecoveryThatFindsNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, x fixture) {
+		key, raw := storagetest.Key(t, x.Store, x.Owner, access.WebhooksWrite)
+		x.EndAll(t, true)
+		x.SetActive(t, false)
+		by := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), raw.Digest())).Actor("", "")
+		x.while(t, func() {
+			_, err := x.Queue.Recover(t.Context(), by, x.Org(), x.Sub.ID, webhook.RecoveryRequest{Since: 1, Activate: true})
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
+		}, func() {
+			if err := x.Directory.RevokeKey(t.Context(), x.Actor(), x.Org(), key.ID); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if sub := x.Read(t); !sub.Paused {
+			t.Errorf("it is %s", sub.Status)
+		}
+	})
+}
+
 func TestChangesDuringALongOperation(t *testing.T) {
 	t.Parallel()
 

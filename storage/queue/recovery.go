@@ -13,6 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -158,6 +159,9 @@ func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery,
 	}
 	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
 		sub, err := q.SubscriptionIn(t.Tx, organization, id)
+		if err == nil && activate != nil {
+			err = principal.Require(t.Tx, r.query.by, access.WebhooksWrite) // the search may have taken long
+		}
 		if err == nil && activate != nil {
 			err = activate(t, &sub)
 		}
