@@ -463,3 +463,37 @@ func TestAPausedLaneThatIsActiveAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestEventsThatKeepComingOvertakeNobody publishes as much as the rate limit allows, while the events of a pause and a retry wait in the table.
+func TestEventsThatKeepComingOvertakeNobody(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", failFirst(1))
+		failed := x.publish(t, 1)
+		time.Sleep(time.Second)
+		x.setRateLimit(t, sub, 10)
+		x.setActive(t, sub, false)
+		paused := x.publish(t, 200)
+		x.setActive(t, sub, true)
+		for range 120 {
+			x.publish(t, 11)
+			time.Sleep(time.Second)
+		}
+		got := map[string]int{}
+		for _, id := range x.eventsAt("a.example") {
+			got[id]++
+		}
+		missing := 0
+		for _, id := range paused {
+			if got[id] == 0 {
+				missing++
+			}
+		}
+		if missing > 0 || got[failed[0]] != 2 {
+			t.Errorf("%d of 200 events of the pause did not arrive, and the failed one had %d attempts", missing, got[failed[0]])
+		}
+		if n := len(x.requests("a.example")); n < 1150 {
+			t.Errorf("%d requests in two minutes", n)
+		}
+	})
+}
