@@ -67,8 +67,7 @@ type store interface {
 	// PendingJobs lists the pending deliveries of a subscription with a due time after a time, the earliest first. It includes
 	// deliveries that are not due yet. It omits those in inMemory.
 	PendingJobs(ctx context.Context, subscription, after int64, limit int, inMemory []int64) ([]webhook.Job, error)
-	// OrderedJobs lists the pending deliveries of an ordered subscription: up to limit redeliveries, and then up to limit of the
-	// others, in their order.
+	// OrderedJobs lists the pending deliveries of an ordered subscription: up to limit redeliveries, then up to limit others in order.
 	OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error)
 
 	// Begin records attempts before they are sent. It returns their rows in order. A row of 0 means that the attempt must not be sent.

@@ -84,8 +84,7 @@ func (b *inbox) DeliveriesCreated(jobs []webhook.Job) {
 	})
 }
 
-// keep returns the jobs if there is room. Otherwise it returns those that have begun, without their bodies, and keeps only the
-// subscriptions of the others.
+// keep returns the jobs if there is room. Otherwise it returns those that have begun, without bodies, and keeps the others' subscriptions.
 func (b *inbox) keep(jobs []webhook.Job, size int) (begun []webhook.Job) {
 	if organization := jobs[0].Organization; b.newBytes.Allows(organization, size) {
 		b.newBytes.Charge(organization, size)

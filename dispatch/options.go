@@ -22,8 +22,7 @@ const (
 	DefaultPollInterval    = time.Second
 )
 
-// Options configure a Dispatcher. A zero field means its default. Only Transport has no default. Package config checks the settings
-// from which they come.
+// Options configure a Dispatcher. A zero field means its default. Only Transport has none. Package config checks the settings.
 type Options struct {
 	Policy          webhook.Policy    // zero: webhook.DefaultPolicy
 	RetryBase       time.Duration     // delay before the second attempt; zero: DefaultRetryBase

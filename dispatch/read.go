@@ -192,8 +192,7 @@ func (s *scheduler) needsRead(l *lane) bool {
 	return l.stages[queued] == 0 || l.stages[queued] <= lowHead && s.jobsToRead(l) >= lowHead/4
 }
 
-// queueRead makes a lane that needs a read wait for its turn, or for memory if it has no room. A lane with jobs in
-// memory is updated again when they end.
+// queueRead makes a lane that needs a read wait for its turn, or for memory. A lane with jobs in memory is updated when they end.
 func (s *scheduler) queueRead(l *lane) {
 	switch {
 	case !s.needsRead(l) || !s.isDue(l.table.readAfter):

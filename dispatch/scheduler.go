@@ -176,8 +176,7 @@ func (s *scheduler) latestDue() int64 {
 	return s.now + (s.options.RetryMax + time.Minute).Milliseconds()
 }
 
-// update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
-// so an extra call does no harm.
+// update moves a lane to where it belongs after something has happened. It looks at its state alone, so an extra call does no harm.
 func (s *scheduler) update(l *lane) {
 	if s.stopping || s.lanes.of[l.subscription] != l { // a dropped lane must not get work: its attempts would not be found
 		return

@@ -113,8 +113,7 @@ func (c *call) openStream() {
 	_ = c.Reserve() // a request with a valid credential does not need it: its organization has memory of its own
 }
 
-// requireMemory resets the stream of a request for which there is no memory. The request gets no response, because the response
-// would need memory too.
+// requireMemory resets the stream of a request for which there is no memory. It gets no response, which would need memory too.
 func (c *call) requireMemory() {
 	if c.isStream() && !c.HasMemory() {
 		c.Code = codeStreamRefused

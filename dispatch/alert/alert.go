@@ -300,8 +300,7 @@ func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []w
 	return named
 }
 
-// choose takes up to most subscriptions: one of each organization, then a second one of each, and so on. So no customer
-// crowds out the others.
+// choose takes up to most subscriptions: one of each organization, then a second one, and so on. So no customer crowds out the others.
 func choose(due []webhook.Untold, most int) []webhook.Untold {
 	taken := map[int64]int{}
 	round := map[int64]int{} // of each subscription: which one it is of its organization

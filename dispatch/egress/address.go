@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// ErrBlocked says that the policy refuses an address. Every refusal wraps it. errors.Is also finds it inside the
-// url.Error and net.OpError of a dial.
+// ErrBlocked says that the policy refuses an address. Every refusal wraps it, also inside the url.Error and net.OpError of a dial.
 //
 // The text of such an error names the address and its network. It is for logs, and for a customer who wrote that
 // address. After a DNS lookup, it would show a customer the network inside.

@@ -66,8 +66,7 @@ func (b *Bucket) TimeUntil(n int, now time.Time) time.Duration {
 // Take takes a token, and reports whether there was one.
 func (b *Bucket) Take(now time.Time) bool { return b == nil || b.limiter.AllowN(now, 1) }
 
-// Return returns a token that was taken but not used. A reservation cannot be cancelled after its time has come,
-// but taking -1 tokens adds one.
+// Return returns a token that was not used. A reservation cannot be cancelled once its time has come, but taking -1 tokens adds one.
 func (b *Bucket) Return(now time.Time) {
 	if b != nil {
 		b.limiter.AllowN(now, -1)

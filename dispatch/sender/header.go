@@ -27,8 +27,7 @@ var (
 	userAgent   = []string{"Keyhook/1 (webhooks)"}
 )
 
-// header makes the headers of an attempt, with its signatures. All values are slices of one string, so a header costs
-// two allocations and its map.
+// header makes the headers of an attempt, signed. All values are slices of one string, so it costs two allocations and its map.
 func (s *Sender) header(t *Target, j *webhook.Job, now time.Time) http.Header {
 	var scratch [256]byte // enough for all signatures in an overlap of two secrets, and two numbers
 	var ends [5]int

@@ -26,16 +26,14 @@ const (
 	signatureHeader = "webhook-signature"
 )
 
-// Verifier checks the signatures of deliveries for a receiver. Only Secrets must be set. It does not change, so it is
-// safe for concurrent use.
+// Verifier checks the signatures of deliveries for a receiver. Only Secrets must be set. It does not change: concurrent use is safe.
 type Verifier struct {
 	// Secrets contains the subscription's secret. During a rotation it may contain the old and the new one, so that
 	// deliveries signed with either are accepted.
 	Secrets []string
 	// HeaderPrefix is the prefix of the header names in the hex scheme, a setting of the operator. "" is X-Service.
 	HeaderPrefix string
-	// Tolerance is how far a timestamp may lie in the past or in the future. It limits replays and allows for clocks
-	// that differ. 0 is five minutes.
+	// Tolerance is how far a timestamp may lie in the past or the future: it limits replays, and clocks differ. 0 is five minutes.
 	Tolerance time.Duration
 }
 

@@ -306,8 +306,7 @@ func (k *Checker) peek(c *Run) {
 	}
 }
 
-// namedOrganization returns the organization that the request names. It is empty unless there is exactly one. The
-// organization check refuses several.
+// namedOrganization returns the organization that the request names; empty unless it is exactly one. Its check refuses several.
 func (c *Run) namedOrganization() string {
 	if len(c.Organizations) == 1 {
 		return c.Organizations[0]

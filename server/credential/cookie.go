@@ -38,8 +38,7 @@ func NewCookies(baseURL string, https bool, trusted share.TrustedProxies) (*Cook
 	return k, k.origins.AddTrustedOrigin(u.Scheme + "://" + u.Host)
 }
 
-// CheckOrigin refuses a request that a browser sends for another site (CSRF). Clients other than browsers pass: they send no
-// cookie without knowing.
+// CheckOrigin refuses a request that a browser sends for another site (CSRF). Other clients pass: they know which cookies they send.
 func (k *Cookies) CheckOrigin(r *http.Request) error {
 	if err := k.origins.Check(r); err != nil {
 		return fault.New(fault.Forbidden, "cross_origin",

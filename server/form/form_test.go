@@ -78,7 +78,7 @@ func FuzzCursor(f *testing.F) {
 				t.Errorf("%q and %q are the same position", text, again)
 			}
 		}
-		want := form.Position{Row: row, At: at}
+		want := form.Position{Row: row, At: at, Since: at}
 		written := form.Cursor(list, want)
 		got, ok := pageAfter(list, written)
 		if ok != (row > 0) || ok && got != want {

@@ -150,6 +150,7 @@ const (
 type Position struct {
 	Row, At int64
 	Mark    int64 // of a list that needs one more number; 0 if it has none
+	Since   int64 // the time at which a list in the order of rows begins; 0 if it has none
 }
 
 // Page is the part of a list that a request asks for.
@@ -195,7 +196,7 @@ func (q *Query) Cursor(name, list string) (after Position) {
 	return after
 }
 
-// A cursor is a position as three varints, followed by a digest of the list and the position. The digest is not a signature: a caller who
+// A cursor is a position as three or four varints, followed by a digest of the list and the position. The digest is not a signature: a caller who
 // forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged cursors.
 const cursorDigest = 8
 
@@ -204,6 +205,9 @@ func Cursor(list string, p Position) string {
 	var b []byte
 	for _, number := range []int64{p.Row, p.At, p.Mark} {
 		b = binary.AppendVarint(b, number)
+	}
+	if p.Since != 0 {
+		b = binary.AppendVarint(b, p.Since)
 	}
 	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))
 }
@@ -222,9 +226,9 @@ func parseCursor(list, text string) (p Position, ok bool) {
 	if string(appendDigest(list, body[:len(body):len(body)])) != string(b) {
 		return p, false
 	}
-	for _, number := range []*int64{&p.Row, &p.At, &p.Mark} {
+	for _, number := range []*int64{&p.Row, &p.At, &p.Mark, &p.Since} {
 		n := 0
-		if *number, n = binary.Varint(body); n <= 0 {
+		if *number, n = binary.Varint(body); n <= 0 && (number != &p.Since || n < 0) {
 			return Position{}, false
 		}
 		body = body[n:]

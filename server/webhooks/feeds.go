@@ -44,7 +44,7 @@ func (h Endpoints) ReadFeed(x *exchange.Exchange, id string) error {
 	wait := time.Duration(q.Integer("wait", 0, 0, maxFeedWait)) * time.Second
 	r.Since, _ = q.Period()
 	after := q.Cursor("after", feedName(id))
-	r.After = webhook.FeedPosition{Row: after.Row, At: after.At, Expired: after.Mark}
+	r.After = webhook.FeedPosition{Row: after.Row, At: after.At, Expired: after.Mark, Since: after.Since}
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (h Endpoints) awaitFeed(ctx context.Context, x *exchange.Exchange, id strin
 
 func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPage) error {
 	cursor := func(p webhook.FeedPosition) string {
-		position := form.Position{Row: p.Row, At: p.At}
+		position := form.Position{Row: p.Row, At: p.At, Since: p.Since}
 		if p.Expired > p.Row {
 			position.Mark = p.Expired
 		}
@@ -114,7 +114,7 @@ func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPa
 	body := feedBody{Data: make([]feedItemBody, len(page.Events)), NextCursor: cursor(page.Next), HasMore: page.More}
 	for i, e := range page.Events {
 		body.Data[i] = feedItemBody{
-			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt, Expired: page.Next.Expired}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
+			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt, Expired: page.Next.Expired, Since: page.Next.Since}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
 			Headers: flat(signed[i]), Body: string(e.Body),
 		}
 	}

@@ -91,6 +91,7 @@ func (s *Feeds) openFeed(ctx context.Context, organization int64, id string, r w
 		return f, err
 	}
 	f = feed{at: r.After, limit: r.Limit}
+	f.at.Since = max(r.Since, r.After.Since)
 	f.target, err = s.queue.Target(ctx, sub.RowID)
 	switch {
 	case err != nil:
@@ -106,7 +107,7 @@ func (s *Feeds) openFeed(ctx context.Context, organization int64, id string, r w
 	}
 	exact, prefix := fanout.PatternLists(sub.EventTypes.Patterns())
 	f.args = []any{
-		sql.Named("organization", organization), sql.Named("subscription", sub.RowID), sql.Named("since", r.Since),
+		sql.Named("organization", organization), sql.Named("subscription", sub.RowID), sql.Named("since", f.at.Since),
 		sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("filter", sub.Filter.Text()),
 		sql.Named("excluded", history.HiddenTypes(r.WithoutAudit || !audit.Receives(sub))),
 	}
@@ -154,7 +155,7 @@ func (s *Feeds) checkPosition(ctx context.Context, f *feed) error {
 		return errCursorExpired
 	}
 	if f.at.Row < found.Birth {
-		f.at = webhook.FeedPosition{Row: found.Birth}
+		f.at = webhook.FeedPosition{Row: found.Birth, Since: f.at.Since}
 	}
 	return nil
 }
@@ -202,6 +203,9 @@ func (s *Feeds) readFeed(ctx context.Context, f *feed, rows int, page *webhook.F
 		return err
 	}
 	page.Events, page.Next, page.More = append(page.Events, events...), f.at, f.full || len(next) == rows
+	if !page.More {
+		page.Next.Since = 0
+	}
 	f.full = f.full || len(page.Events) == f.limit
 	return nil
 }

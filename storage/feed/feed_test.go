@@ -359,6 +359,38 @@ func TestAFeedWithAGap(t *testing.T) {
 	})
 }
 
+// TestATimeAtWhichAFeedBegins reads from a time on, page by page, while the clock goes back and forth. Earlier events between later ones are
+// left out up to the end of the feed. Behind its end, the reader gets all that come.
+func TestATimeAtWhichAFeedBegins(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t).feedOf(t, "a")
+	since := time.Now().UnixMilli()
+	publish := func(minutes ...int64) {
+		x.Publish(t, len(minutes), "a")
+		for i, m := range minutes {
+			storagetest.Exec(t, x.Store, "UPDATE events SET created_at = ? WHERE id = (SELECT max(id) FROM events) - ?", since+m*60_000, len(minutes)-1-i)
+		}
+	}
+	publish(1, -30, 2, -20, 3, -10)
+	times := func(r webhook.FeedRequest, want ...int64) webhook.FeedPosition {
+		t.Helper()
+		r.Limit = 2
+		page, _ := x.read1(t, r)
+		got := []int64{}
+		for _, e := range page.Events {
+			got = append(got, (e.EventAt-since)/60_000)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("minutes (-want +got):\n%s", d)
+		}
+		return page.Next
+	}
+	at := times(webhook.FeedRequest{Since: since}, 1, 2)
+	at = times(webhook.FeedRequest{After: at}, 3)
+	publish(-5, 4)
+	times(webhook.FeedRequest{After: at}, -5, 4)
+}
+
 // TestAPositionBeforeTheSubscription has a reader that computes one.
 func TestAPositionBeforeTheSubscription(t *testing.T) {
 	t.Parallel()

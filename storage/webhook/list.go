@@ -76,6 +76,8 @@ func (c *SubscriptionCounts) Add(h Health, n int64) {
 type FeedPosition struct {
 	Row int64 `db:"row"` // of the last event that was looked at
 	At  int64 `db:"-"`   // its time; 0 if it is not known
+	// Since is the time at which the reader began, if it has not come to the end of the feed since. Earlier events may follow Row.
+	Since int64 `db:"-"`
 	// Expired is the last event that was deleted when the reader began, if that is later than Row: a wrong clock leaves a gap.
 	Expired int64 `db:"expired"`
 }
