@@ -48,7 +48,7 @@ func (s *scheduler) beginLimit(l *lane) int {
 func (s *scheduler) mayProbe(l *lane) bool { return l.isQuiet() && s.probeIsDue(l) }
 
 // maxBeginLead is the longest time between the Begin of an attempt and its token.
-const maxBeginLead = 50 * time.Millisecond
+const maxBeginLead = 500 * time.Millisecond
 
 // rateAllowsBegin reports whether the rate limit allows the lane to begin another attempt. There must be a token for it
 // by the time when it can be sent. Attempts that have begun need tokens too.

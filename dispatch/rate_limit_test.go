@@ -497,3 +497,20 @@ func TestEventsThatKeepComingOvertakeNobody(t *testing.T) {
 		}
 	})
 }
+
+// TestTheRateOnASlowDisk has a disk that takes a tenth of a second for each transaction that begins attempts.
+func TestTheRateOnASlowDisk(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		f := newFaults()
+		f.beginTakes = 100 * time.Millisecond
+		x := stoppedFixture(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 9)
+		x.publish(t, 500)
+		x.run(t)
+		time.Sleep(30 * time.Second)
+		if n := len(x.requests("a.example")); n < 8*30 || n > 9*30+10 {
+			t.Errorf("%d requests in 30 s, with a limit of 9 a second", n)
+		}
+	})
+}
