@@ -100,9 +100,13 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	})
 	t.Run("of an operator act in any organization", func(t *testing.T) {
 		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
+		f.Do(t, "PUT /api/v1/users/helper/", servertest.Operator, `{"name":"helper"}`).Want(t, 201, "")
 		f.Do(t, "PUT /api/v1/organizations/"+second.Home.ID+"/members/root/", servertest.Operator, `{"role":"member"}`).Want(t, 200, "")
 		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
 		whoami("root", "X-Organization-Id", "nothing").Want(t, 404, "not_found")
+		f.Do(t, "PUT /api/v1/organizations/"+second.Home.ID+"/members/helper/", servertest.Operator, `{"role":"operator"}`).Want(t, 200, "")
+		f.Do(t, "PUT /api/v1/organizations/"+owner.Home.ID+"/members/helper/", servertest.Operator, `{"role":"member"}`).Want(t, 200, "")
+		within(whoami("helper", "X-Organization-Id", storagetest.Operator(t, f.Store).Home.ID), storagetest.Operator(t, f.Store).Home.ID)
 	})
 	t.Run("are refused for an unknown user, and for the e-mail address of another user", func(t *testing.T) {
 		whoami("nobody").Want(t, 401, "unknown_user")

@@ -262,6 +262,11 @@ func TestDatabaseApartFromItsLog(t *testing.T) {
 	if _, err = storage.Rekey(t.Context(), database, storage.KeyChange{}); !errors.Is(err, storage.ErrLost) || !strings.Contains(err.Error(), "put the database and its -wal file back") {
 		t.Errorf("rekey fails with %v", err)
 	}
+	copied := move("") // alone, with a key of its own, it looks like a first start
+	copied.EncryptionKey = strings.Repeat("ab", 32)
+	if _, err = storage.Rekey(t.Context(), copied, storage.KeyChange{}); !errors.Is(err, storage.ErrLost) {
+		t.Errorf("rekey of a copy without a log fails with %v", err)
+	}
 	log := move("-wal", ".lock")
 	wantLost(log, storage.ErrDamaged, "put the database back beside "+log.Path+"-wal")
 	if before, after := must[[]byte](t)(os.ReadFile(o.Path+"-wal")), must[[]byte](t)(os.ReadFile(log.Path+"-wal")); string(after) != string(before) {

@@ -47,8 +47,7 @@ type change struct {
 	Fields []field `json:"fields"`
 }
 
-// field is a field of an object that a change sets. Of an organization that a removal would close, it is the name, or a number of what
-// ends with it.
+// field is a field that a change sets. Of an organization that a removal would close, it is the name, or a number of what ends with it.
 type field struct {
 	Name string `json:"name"`
 	From any    `json:"from"` // null also if there was none
@@ -64,8 +63,7 @@ type resultBody struct {
 // begun to change anything.
 var errTakenBack = errors.New("a dry run or a refused document writes nothing")
 
-// Apply makes the server as the document in the body says, and responds with the changes. A dry run makes the same changes, and takes them
-// back.
+// Apply makes the server as the document in the body says, and responds with the changes. A dry run makes them too, and takes them back.
 func (e Endpoint) Apply(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("document")

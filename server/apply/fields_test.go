@@ -53,7 +53,7 @@ func TestEveryField(t *testing.T) {
 		"users":         {`"external_id":"u"`, `"name":"one","email":"one@example.com"`, `"name":"two","email":"two@example.com"`, "name email", ""},
 		"members":       {`"organization":"c7","user":"ada"`, `"role":"member"`, `"role":"owner"`, "role", ""},
 		"subscriptions": {`"organization":"c7","external_id":"s","url":"https://b.example/"`, `"event_types":["a"],"audit_events":true,"description":"one","rate_limit_per_second":1,"ordered":true,
-				"filter":[{"path":"a&b","op":"in","value":["<a&b>","\u0041", 1.0]}],"headers":{"X-A":"1"},` + secret,
+				"filter":[{"path":"a&b","op":"in","value":["<a&b>","A", 1.0]}],"headers":{"X-A":"1"},` + secret,
 			`"event_types":["b","a"],"audit_events":false,"description":"two","rate_limit_per_second":2,"ordered":false,"filter":[{"path":"a","op":"eq","value":2}],"headers":{"X-B":"2"}`,
 			fieldsOfSubscription, "event_types description rate_limit_per_second filter headers"},
 	} {

@@ -27,8 +27,7 @@ func (r *run) countPruned() (n int) {
 	return n
 }
 
-// countClosures returns the name of each organization that the request removes, and counts what would end with it, before anything is
-// removed, by id.
+// countClosures returns the name of each organization that the request removes, and counts what would end with it, by id, beforehand.
 func (r *run) countClosures() (map[string][]field, error) {
 	counts := map[string][]field{}
 	for _, a := range r.list {

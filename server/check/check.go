@@ -112,7 +112,7 @@ type Store interface {
 	// PrincipalToSignIn is the same for the session of a user whom an issuer names.
 	PrincipalToSignIn(ctx context.Context, i access.Identity) (access.Principal, error)
 	// PrincipalByIdentity is the same for a user whom an issuer names. named is the organization to act in. It is needed only if neither
-	// the issuer nor the user's memberships decide it: then NotFound means that the user is no member, and Malformed that named is empty.
+	// the issuer nor the user's memberships decide it: then Malformed means that named is empty.
 	PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error)
 	// PrincipalOfSystem returns the built-in operator.
 	PrincipalOfSystem(ctx context.Context) (access.Principal, error)

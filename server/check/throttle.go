@@ -52,8 +52,7 @@ func newThrottle() *throttle {
 	}
 }
 
-// blocked reports whether a client has used up its failures, and for how long. The credential with this digest is not blocked if it was
-// valid before.
+// blocked reports whether a client has used up its failures, and for how long. A credential with this digest that was valid is not blocked.
 func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.Duration, blocked bool) {
 	address := throttled(client)
 	if !address.IsValid() {

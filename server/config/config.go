@@ -168,8 +168,7 @@ func (l Log) Logger(w io.Writer, replace func([]string, slog.Attr) slog.Attr) *s
 	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-// Dev returns c for development: deliveries may go to http:// URLs and to this machine, the log is text, and the console has a page with
-// its components.
+// Dev returns c for development: deliveries may go to http:// URLs and this machine, the log is text, and the console shows its components.
 func (c Config) Dev() Config {
 	c.Development = true
 	c.Egress.AllowHTTP = true

@@ -58,8 +58,7 @@ func newLoader(flags *pflag.FlagSet) *loader {
 	return l
 }
 
-// configFile is the path of the file. Keyhook does not search well-known places, because the settings must not depend on the
-// working directory.
+// configFile is the path of the file. Keyhook searches no well-known places: the settings must not depend on the working directory.
 var configFile = Setting{Name: flagConfig, Env: EnvFile, Flag: flagConfig}
 
 func (l *loader) bind(s Setting) {

@@ -18,8 +18,7 @@ const cookieName = "keyhook_session"
 // securePrefix begins the names of cookies that browsers accept only over HTTPS and only from this host (RFC 6265bis section 4.1.3.2).
 const securePrefix = "__Host-"
 
-// Cookies reads and writes the cookie of a console session. A browser sends the cookie by itself, so these rules keep other
-// sites from using it.
+// Cookies reads and writes the cookie of a console session. A browser sends it by itself, so these rules keep other sites from using it.
 type Cookies struct {
 	https   bool                        // every browser comes by HTTPS
 	origins *http.CrossOriginProtection // who may send requests with a cookie

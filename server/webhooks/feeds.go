@@ -114,7 +114,7 @@ func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPa
 	body := feedBody{Data: make([]feedItemBody, len(page.Events)), NextCursor: cursor(page.Next), HasMore: page.More}
 	for i, e := range page.Events {
 		body.Data[i] = feedItemBody{
-			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt, Expired: page.Next.Expired, Since: page.Next.Since}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
+			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt, Expired: page.Next.Expired, Since: page.Since}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
 			Headers: flat(signed[i]), Body: string(e.Body),
 		}
 	}
@@ -122,13 +122,15 @@ func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPa
 	return x.OK(body)
 }
 
-// standardCase writes the headers of Standard Webhooks as that document does, because names in JSON have an exact case.
-var standardCase = strings.NewReplacer("Webhook-Id", "webhook-id", "Webhook-Timestamp", "webhook-timestamp", "Webhook-Signature", "webhook-signature")
-
+// flat writes the headers of Standard Webhooks in lower case, as that document does, because names in JSON have an exact case.
 func flat(h http.Header) map[string]string {
 	values := make(map[string]string, len(h))
 	for name := range h {
-		values[standardCase.Replace(name)] = h.Get(name)
+		field, value := name, h.Get(name)
+		if strings.HasPrefix(name, "Webhook-") {
+			field = strings.ToLower(name)
+		}
+		values[field] = value
 	}
 	return values
 }

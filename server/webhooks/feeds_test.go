@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -309,5 +310,20 @@ func TestAFailingSubscriptionBecomesAFeed(t *testing.T) {
 	}
 	if paused := f.Do(t, "PATCH "+path, as, `{"url":null}`).Want(t, 200, "").Text; !strings.Contains(paused, `"is_active":false`) {
 		t.Errorf("what a person has paused is active: %s", paused)
+	}
+}
+
+// TestHeadersOfAFeed has a prefix that is like the names of Standard Webhooks, which are in lower case.
+func TestHeadersOfAFeed(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t, func(o *server.Options) { o.HeaderPrefix = "X-Webhook" })
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "", "a")
+	storagetest.Publish(t, f.Store, owner, "a")
+	page := feedOf(t, f.Do(t, "GET /api/v1/webhooks/subscriptions/"+sub.ID+"/feed/", servertest.Bearer(token), ""))
+	for _, name := range []string{"webhook-id", "webhook-timestamp", "webhook-signature", "X-Webhook-Signature", "X-Webhook-Timestamp", "X-Webhook-Event-Id"} {
+		if page.Data[0].Headers[name] == "" {
+			t.Errorf("no %s in %v", name, page.Data[0].Headers)
+		}
 	}
 }

@@ -15,7 +15,7 @@ func TestFilters(t *testing.T) {
 	f := servertest.Start(t)
 	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	const path = "/api/v1/webhooks/subscriptions/"
-	const given = `[{"path":"amount","op":"gte","value":100},{"path":"customer.country","op":"in","value":["CH",1.50,null]}]`
+	const given = `[{"path":"amount","op":"gte","value":100},{"path":"customer.country","op":"in","value":["CH",1.50,null,"<a&b>"]}]`
 	made := f.Do(t, "POST "+path, servertest.Bearer(token), `{"url":"https://example.com/","filter":`+given+`}`).Want(t, 201, "")
 	if !strings.Contains(made.Text, `"filter":`+given+`,"filter_changed_at":"20`) {
 		t.Error(made.Text)

@@ -1,6 +1,7 @@
 package encryption
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,8 @@ type Changed struct {
 // Find finds the new key, and all keys that may open a secret. It writes nothing. The caller advises how to give a missing key.
 func (c *Change) Find(s Source, start sqlite.Start) (Keys, error) {
 	if start.Empty {
-		return s.Find(start) // says what is lost
+		_, err := s.Find(start) // says what is lost
+		return Keys{}, cmp.Or(err, fault.Advise(fmt.Errorf("%w: %s has no tables", ErrLost, s.Path), "put the database and its -wal file back, or restore a backup"))
 	}
 	k, err := c.find(s)
 	if errors.Is(err, ErrKeyMissing) {

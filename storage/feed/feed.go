@@ -62,7 +62,7 @@ func (s *Feeds) Feed(ctx context.Context, organization int64, id string, r webho
 		return page, err
 	}
 	start := f.at
-	page.Target, page.Next = f.target, start
+	page.Target, page.Next, page.Since = f.target, start, start.Since
 	rows, began := min(r.Limit, scan.CostlySlice), time.Now() // a reader of few events pays for few
 	err = scan.Batches(ctx, feedTime, func() (goesOn bool, err error) {
 		rows, err = s.feeds.Slice(ctx, organization, rows, feedSlice, func() error { return s.readFeed(ctx, &f, rows, &page) })

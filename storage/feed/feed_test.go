@@ -385,6 +385,9 @@ func TestATimeAtWhichAFeedBegins(t *testing.T) {
 		}
 		return page.Next
 	}
+	if page, _ := x.read1(t, webhook.FeedRequest{Since: since}); page.Since != since || page.Next.Since != 0 {
+		t.Errorf("the whole feed since %d: its events since %d, and the next ones since %d", since, page.Since, page.Next.Since)
+	}
 	at := times(webhook.FeedRequest{Since: since}, 1, 2)
 	at = times(webhook.FeedRequest{After: at}, 3)
 	publish(-5, 4)

@@ -2,6 +2,7 @@
 package filter
 
 import (
+	"bytes"
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
@@ -48,7 +49,7 @@ func Ops() []string {
 type Condition struct {
 	Path  string          `json:"path"`
 	Op    Op              `json:"op"`
-	Value json.RawMessage `json:"value"` // compact, and in one spelling of its texts
+	Value json.RawMessage `json:"value"` // compact
 
 	parts []string
 	want  []scalar // what may stand at the path; more than one only for In, and then sorted
@@ -71,10 +72,11 @@ func New(path string, op Op, value []byte) (c Condition, p *Problem) {
 	case !slices.Contains(Ops(), string(op)):
 		return c, &Problem{"op", "invalid", "The operators are " + strings.Join(Ops(), ", ") + "."}
 	}
-	decoded, err := decode(value)
-	if c.Value, _ = json.Marshal(decoded); err != nil {
+	var text bytes.Buffer
+	if err := json.Compact(&text, value); err != nil {
 		return c, &Problem{"value", "invalid", "This must be JSON."}
 	}
+	c.Value = text.Bytes()
 	return c, c.readValue()
 }
 
@@ -207,11 +209,13 @@ func (f Filter) Text() string {
 	if len(f) == 0 {
 		return ""
 	}
-	text, err := json.Marshal([]Condition(f))
-	if err != nil { // New has checked the values
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)                           // the values stay as they were written
+	if err := e.Encode([]Condition(f)); err != nil { // New has checked the values
 		panic(err)
 	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
 // Parse reads what Text returned.

@@ -16,9 +16,9 @@ import (
 // PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as external id. If
 // there is none, it is the user with the verified e-mail address and without an external id. The first sign-in by e-mail makes the subject
 // the user's external id. So a person who gets the address later does not become this user. The organization is the one that the issuer
-// names; if none, the user's only organization; else the named one, by its id or its external id; the oldest if the user does not belong to
-// it. Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; Malformed with the code
-// organization_required if a name is needed and empty.
+// names; if none, the user's only organization; else the named one, by its id or its external id; if the user does not belong to it, one
+// where the user's role may act in others, or the oldest. Faults: Unauthenticated with the code unknown_user, subject_mismatch,
+// user_inactive or not_a_member; Malformed with the code organization_required if a name is needed and empty.
 func (r *Reader) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
 	key := identityKey(i, named)
 	if p := r.cache.identities.find(r.cache.generation.Load(), key); p != nil {
@@ -126,7 +126,10 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 	}
 	rows, err := sqlite.All[int64](r.reads.In(ctx), `
 		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
-		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 2`, user)
+		CROSS JOIN roles r ON r.id = m.role_id
+		WHERE m.user_id = ?1 AND o.closed_at IS NULL ORDER BY NOT ?2 AND (r.name = ?3 OR EXISTS (
+			SELECT 1 FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id AND v.key = ?4)) DESC,
+			m.organization_id LIMIT 2`, user, oldest, access.RoleOperator, access.PlatformActAs)
 	switch {
 	case err != nil:
 		return 0, err
@@ -138,7 +141,7 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 		return 0, fault.New(fault.Malformed, "organization_required", "The user of this token belongs to several organizations.")
 	}
 	row, err = r.membershipNamed(ctx, user, named)
-	if fault.KindOf(err) == fault.NotFound { // a later check asks whether the oldest one permits to act there
+	if fault.KindOf(err) == fault.NotFound { // a later check asks whether the role in the first one permits to act there
 		return rows[0], nil
 	}
 	return row, err

@@ -24,7 +24,11 @@ import (
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
 	d, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (discarded, error) {
 		sub, err := q.receiver(t, organization, id)
-		return discarded{id: id, row: sub.RowID, last: t.lastDelivery, before: cmp.Or(before, math.MaxInt64), after: scan.Position{At: math.MinInt64}}, err
+		d := discarded{id: id, row: sub.RowID, last: t.lastDelivery, before: cmp.Or(before, math.MaxInt64), after: scan.Position{At: math.MinInt64}}
+		if err == nil { // nothing follows the attempts in progress, so none of them waits again while the discard goes on
+			d.dropped, err = t.dropDeliveries(d.row, discardedSending, d.row, d.last, d.before)
+		}
+		return d, err
 	})
 	if err != nil {
 		return 0, err
@@ -58,6 +62,11 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 	}
 	return q.finishDiscard(ctx, by, organization, d)
 }
+
+// discardedSending selects the deliveries of a discard whose attempts are in progress.
+const discardedSending = `
+	SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
+	WHERE d.subscription_id = ?1 AND ` + delivery.SendingOn + ` AND d.id <= ?2 AND e.created_at < ?3`
 
 // discarded is how far a discard got.
 type discarded struct {
@@ -106,9 +115,7 @@ func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	dropped, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (int64, error) {
-		n, err := t.dropDeliveries(d.row, `
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ?1 AND `+delivery.SendingOn+` AND d.id <= ?2 AND e.created_at < ?3
+		n, err := t.dropDeliveries(d.row, discardedSending+`
 			UNION ALL
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 			WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?4, ?5) AND d.id <= ?2 AND e.created_at < ?3`,

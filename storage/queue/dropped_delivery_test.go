@@ -333,6 +333,12 @@ func TestADiscardDropsWhatFailsMeanwhile(t *testing.T) {
 // the last of that batch.
 func TestADiscardInBatchesDropsWhatFailsMeanwhile(t *testing.T) {
 	t.Parallel()
+	for _, younger := range []bool{false, true} { // the others are younger than the time of the discard, so they stay
+		discardsWhatFails(t, younger)
+	}
+}
+
+func discardsWhatFails(t *testing.T, younger bool) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -344,6 +350,11 @@ func TestADiscardInBatchesDropsWhatFailsMeanwhile(t *testing.T) {
 		result := x.Result(t, job, x.Begin(t, job), false)
 		result.RetryAt = time.Now().Add(15 * time.Second).UnixMilli()
 		storagetest.Exec(t, store, "UPDATE deliveries SET due_at = ? WHERE state = 0", time.Now().Add(5*time.Minute).UnixMilli())
+		before, stay := int64(0), 0
+		if younger {
+			before, stay = time.Now().UnixMilli(), deliveries-1
+			storagetest.Exec(t, store, "UPDATE events SET created_at = created_at - 1 WHERE id = ?", job.Event)
+		}
 		hold := func(payer int64) (release func()) { // a write that goes on
 			gate := make(chan struct{})
 			go func() {
@@ -357,15 +368,15 @@ func TestADiscardInBatchesDropsWhatFailsMeanwhile(t *testing.T) {
 		}
 		releaseStart := hold(0)
 		var dropped int64
-		go func() { dropped = must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0)) }()
+		go func() { dropped = must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, before)) }()
 		synctest.Wait()
 		releaseBatch := hold(x.Org()) // between the start of the discard and its first batch
 		go func() { must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), result)) }()
 		synctest.Wait()
 		releaseStart()
 		releaseBatch()
-		if left := x.Jobs(t); dropped != deliveries || len(left) > 0 {
-			t.Errorf("%d of %d are dropped, and %d wait", dropped, deliveries, len(left))
+		if left := x.Pending(t); dropped != int64(deliveries-stay) || left != int64(stay) {
+			t.Errorf("younger %t: %d of %d are dropped, and %d wait", younger, dropped, deliveries, left)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (c *Cleaner) DeleteOld(ctx context.Context) error {
 			return false, nil
 		}
 		if more, err = c.deleteOldBatch(ctx, now); err == nil && !more { // new rows take a tenth of the file, and the disk gets the rest
-			err = c.o.Logs.Get(ctx, &more, "SELECT freelist_count * 10 > page_count FROM pragma_freelist_count, pragma_page_count")
+			err = c.o.Logs.Get(ctx, &more, "SELECT auto_vacuum = 2 AND freelist_count * 10 > page_count FROM pragma_auto_vacuum, pragma_freelist_count, pragma_page_count")
 		}
 		if err != nil {
 			return false, err

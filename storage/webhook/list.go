@@ -97,4 +97,5 @@ type FeedPage struct {
 	Events []Job
 	Next   FeedPosition
 	More   bool
+	Since  int64 // the time at which the read of these events began; 0 if it has none
 }

@@ -97,8 +97,7 @@ func (d difference) print(out output.Printer) error {
 	return out.Write(b.String())
 }
 
-// question asks whether to remove what the server would remove, which was printed before. It is empty if that is nothing. removals is what
-// it asks about.
+// question asks whether to remove what was printed before, if the server would remove anything. removals is what it asks about.
 func (d difference) question() (text string, removals []string) {
 	removals, closed := []string{}, 0
 	for _, c := range d.Changes {

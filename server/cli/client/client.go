@@ -76,8 +76,7 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 	return read(resp)
 }
 
-// Lines reads a path, and calls do for each line of the response of a media type, however many they are. A status other than success is
-// an error, as in Do.
+// Lines reads a path, and calls do for each line of the response of a media type, however many. Statuses are errors as in Do.
 func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line string) error) error {
 	resp, err := c.open(ctx, http.MethodGet, path, mediaType, nil)
 	if err != nil {

@@ -28,8 +28,7 @@ type Options struct {
 	UntilSignal func(ctx context.Context) context.Context
 }
 
-// addFlags gives a command that works on the file of the database the flags of all settings. The help shows only the
-// flags that say where the file is.
+// addFlags gives a command that works on the database file the flags of all settings. The help shows only those of its place.
 func addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	config.Flags(flags)
@@ -41,8 +40,7 @@ func addFlags(cmd *cobra.Command) {
 
 const backupNeeded = `name a file that "keyhook backup" has made`
 
-// mends says which command or flag helps against an error of the store. The store does not know them. An error with a mend of its own
-// keeps it.
+// mends says which command or flag helps against an error of the store, which does not know them. An error with its own mend keeps it.
 var mends = []struct {
 	is   error
 	mend string

@@ -1,5 +1,4 @@
-// Package doctor owns the commands that look for what is wrong: doctor and healthcheck. It changes nothing, and does not know
-// how a server is put together.
+// Package doctor owns the commands that look for what is wrong: doctor and healthcheck. It changes nothing, and knows no parts of a server.
 package doctor
 
 import (

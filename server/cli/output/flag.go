@@ -13,8 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// UsageError is a mistake in the command line that is found after the command has begun. The command then ends with the
-// exit code for wrong usage.
+// UsageError is a mistake in the command line that is found after the command has begun. Its exit code is that of wrong usage.
 type UsageError struct{ Err error }
 
 // Error returns the text of the mistake.

@@ -44,8 +44,7 @@ func escape(text string, shown *strings.Replacer) string {
 	return shown.Replace(quoted[1 : len(quoted)-1])
 }
 
-// EscapeJSON escapes the characters of a JSON document that are not plain. If each of them is within a string, the document keeps its
-// meaning.
+// EscapeJSON escapes the characters of a JSON document that are not plain. Its meaning stays if each of them is within a string.
 func EscapeJSON(document string, isPlain func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range document {
@@ -71,8 +70,7 @@ func Shorten(text string, most int) string {
 	return text
 }
 
-// Quote returns text for an error message: in quotes, escaped, and at most 80 characters long. Messages end up in logs, so
-// Quote hides secrets.
+// Quote returns text for an error message: in quotes, escaped, at most 80 characters, and without secrets, because logs have messages.
 func Quote(text string) string { return `"` + Escape(Shorten(HideSecrets(text), 80)) + `"` }
 
 // HideSecrets cuts an API key, an access token or a signing secret to its first characters.

@@ -51,6 +51,8 @@ func (o *feedOptions) connect() (err error) {
 		return errors.New("--subscription, --event-types and --cursor-file need --from, the URL of the server")
 	case o.from == "":
 		return nil
+	case o.eventTypes != nil && len(o.eventTypes) == 0:
+		return errors.New("--event-types is empty; name types, or leave it out for every type")
 	case !named && o.cursorFile != "":
 		return errors.New("--cursor-file needs --subscription, because another subscription is deleted at the end")
 	case o.token == "":

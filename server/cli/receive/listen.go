@@ -240,8 +240,7 @@ func (l *listener) take(w http.ResponseWriter, r *http.Request, body []byte) *de
 	return d
 }
 
-// reply fails, forwards, or responds by the result of the signature check. It sets the status of d, and a note if the signature is not
-// the reason.
+// reply fails, forwards, or responds by the result of the signature check. It sets the status of d, and a note on any other reason.
 func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) {
 	switch {
 	case l.fail.Add(-1) >= 0:

@@ -363,6 +363,7 @@ func TestListenRefuses(t *testing.T) {
 		{"two secrets", "--secret a --secret-file " + saved(t, hookSecret), cli.ExitUsage, "exclude each other"},
 		{"a subscription of no server", "--subscription x", cli.ExitUsage, "need --from"},
 		{"a cursor of no server", "--cursor-file x", cli.ExitUsage, "need --from"},
+		{"no types", "--from http://127.0.0.1:1 --token x --event-types=", cli.ExitUsage, "--event-types is empty"},
 		{"a cursor without a subscription", "--from http://127.0.0.1:1 --token x --cursor-file c", cli.ExitUsage, "--cursor-file needs --subscription"},
 		{"a server without a token", "--from http://127.0.0.1:1 --subscription x", cli.ExitUsage, "--from needs a token"},
 		{"a server that is none", "--from 127.0.0.1:1 --subscription x --token x", cli.ExitUsage, "the URL of a server must be such as"},
