@@ -84,6 +84,7 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	check(x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "b", Organization: "b"}, ""))
 	check(x.Directory.SetMember(ctx, x.By, x.Operator.Home.ID, user, access.RoleMember))
 	check(x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, org.ID))
+	check(x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, "of others"))
 	guest := must[access.Principal](t)(x.Directory.PrincipalToSignIn(ctx, access.Identity{Subject: "b"}))
 	signedIn := access.MintSession()
 	check(x.Directory.CreateIdentitySession(ctx, guest, access.Identity{Subject: "b"}, x.By, signedIn))

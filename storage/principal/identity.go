@@ -126,10 +126,7 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 	}
 	rows, err := sqlite.All[int64](r.reads.In(ctx), `
 		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
-		CROSS JOIN roles r ON r.id = m.role_id
-		WHERE m.user_id = ?1 AND o.closed_at IS NULL ORDER BY NOT ?2 AND (r.name = ?3 OR EXISTS (
-			SELECT 1 FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id AND v.key = ?4)) DESC,
-			m.organization_id LIMIT 2`, user, oldest, access.RoleOperator, access.PlatformActAs)
+		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 2`, user)
 	switch {
 	case err != nil:
 		return 0, err
@@ -141,8 +138,13 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 		return 0, fault.New(fault.Malformed, "organization_required", "The user of this token belongs to several organizations.")
 	}
 	row, err = r.membershipNamed(ctx, user, named)
-	if fault.KindOf(err) == fault.NotFound { // a later check asks whether the role in the first one permits to act there
-		return rows[0], nil
+	if fault.KindOf(err) == fault.NotFound { // a later check asks whether the role in this one permits to act there
+		err = r.reads.Get(ctx, &row, `
+			SELECT coalesce((
+				SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id CROSS JOIN roles r ON r.id = m.role_id
+				WHERE m.user_id = ?1 AND o.closed_at IS NULL AND (r.name = ?2 OR EXISTS (
+					SELECT 1 FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id AND v.key = ?3))
+				ORDER BY m.organization_id LIMIT 1), ?4)`, user, access.RoleOperator, access.PlatformActAs, rows[0])
 	}
 	return row, err
 }
