@@ -37,7 +37,7 @@ func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	return true
 }
 
-// bodies holds bodies by event. All deliveries of an event share one, which counts once. For the limits of a lane, each job counts.
+// bodies holds bodies by event. All deliveries of an event share one, which counts once. For the limits of a lane, each job counts in full.
 type bodies map[int64]*sharedBody
 
 type sharedBody struct {

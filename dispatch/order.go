@@ -15,14 +15,14 @@ func (l *lane) isOrdered() bool { return l.target != nil && l.target.Ordered }
 
 func (l *lane) isQuiet() bool { return l.stages.unsettled() == 0 && l.requests() == 0 }
 
-// leaveInTable reports whether a new job stays in the table for now: of an ordered lane, because it would make a gap in the head, and of a
-// failing lane, because the probe may be another delivery.
-func (l *lane) leaveInTable(j webhook.Job) bool {
+// leaveInTable reports whether a new job stays in the table for now: of an ordered lane, because it would make a gap in the head, of a
+// failing lane, because the probe may be another delivery, and else behind older ones, if there is memory to read them.
+func (s *scheduler) leaveInTable(l *lane, j webhook.Job) bool {
 	switch {
 	case l.isFailing():
 		l.table.hasMore = true
 	case !l.isOrdered():
-		return false
+		return l.table.hasMore && s.lanes.laneRoom(l) >= l.memory.averageJob
 	case l.table.read != nil && j.Sequence > 0:
 		l.table.read.arrived = true
 	case l.table.read != nil:

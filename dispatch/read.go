@@ -262,8 +262,7 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 			s.ReturnPlace(j.Organization, j.Subscription) // after the attempt counts, so that nobody gets its place meanwhile
 			s.update(l)
 		} else if l.attempts[j.Delivery] == nil {
-			olderWait := l.table.hasMore && s.lanes.laneRoom(l) >= l.memory.averageJob // and there is room to read them
-			if !l.leaveInTable(j) && (olderWait && !l.isOrdered() || !s.admit(l, j, maxNewJobs)) {
+			if !s.leaveInTable(l, j) && !s.admit(l, j, maxNewJobs) {
 				l.table.hasMore = true
 			}
 			s.update(l)

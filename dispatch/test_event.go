@@ -81,7 +81,7 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 		return err
 	}
 	if err := record(finish); err != nil {
-		d.post(func(s *scheduler) { s.worker.running.Go(func() { _ = record(s.worker.readCtx) }) }) // the next start would end it
+		d.post(func(s *scheduler) { s.worker.running.Go(func() { _ = record(s.worker.readCtx) }) }) // or it ends at the next start
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
 	a, err := d.store.Attempt(finish, attempt)

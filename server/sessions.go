@@ -153,12 +153,12 @@ func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
 var errNoSession = fault.Missing("session")
 
 type whoamiBody struct {
-	User         whoamiUser                `json:"user"`
-	Organization platform.OrganizationName `json:"organization"`
-	ExternalID   *string                   `json:"organization_external_id"`
-	Plan         platform.PlanBody         `json:"plan"` // of that organization; a credential has the limits of its own organization
-	Permissions  []string                  `json:"permissions"`
-	Key          *whoamiKey                `json:"key"`
+	User                   whoamiUser                `json:"user"`
+	Organization           platform.OrganizationName `json:"organization"`
+	OrganizationExternalID *string                   `json:"organization_external_id"`
+	Plan                   platform.PlanBody         `json:"plan"` // of that organization; a credential has the limits of its own organization
+	Permissions            []string                  `json:"permissions"`
+	Key                    *whoamiKey                `json:"key"`
 }
 
 type whoamiUser struct {
@@ -185,11 +185,11 @@ func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 		}
 	}
 	body := whoamiBody{
-		User:         whoamiUser{p.User.ID, access.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
-		Organization: platform.OrganizationName{ID: p.Organization.ID, Name: p.Organization.Name, ExternalID: p.Organization.ExternalID},
-		ExternalID:   p.Organization.ExternalID,
-		Plan:         platform.NewPlanBody(plan),
-		Permissions:  p.Permissions.Keys(),
+		User:                   whoamiUser{p.User.ID, access.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
+		Organization:           platform.OrganizationName{ID: p.Organization.ID, Name: p.Organization.Name, ExternalID: p.Organization.ExternalID},
+		OrganizationExternalID: p.Organization.ExternalID,
+		Plan:                   platform.NewPlanBody(plan),
+		Permissions:            p.Permissions.Keys(),
 	}
 	if p.Key != nil {
 		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String(), p.Key.ExternalID}

@@ -44,7 +44,8 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 }
 
 // recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
-// is pending in the copy before. Sessions and links end: some had ended after the copy was made. So do recoveries, of what may have been sent since.
+// is pending in the copy before. Sessions and links end: some had ended after the copy was made. Recoveries end: what they would send may
+// have been sent since.
 func (s *Store) recordRestore(from string, r *backup.Restored) error {
 	r.Pending = s.Pending()
 	name := filepath.Base(from)

@@ -306,7 +306,7 @@ func (k *Checker) peek(c *Run) {
 	}
 }
 
-// namedOrganization returns the organization that the request names; empty unless it is exactly one. Its check refuses several.
+// namedOrganization returns the organization that the request names; empty unless it is exactly one. The organization check refuses several.
 func (c *Run) namedOrganization() string {
 	if len(c.Organizations) == 1 {
 		return c.Organizations[0]

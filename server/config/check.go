@@ -107,7 +107,7 @@ func checkBaseURL(s string) error {
 	return nil
 }
 
-// checkIssuer refuses plain HTTP, except on this machine: on the network, an attacker could replace the keys that decide who may sign in.
+// checkIssuer refuses plain HTTP, except on this machine. An attacker on the network could replace the issuer's keys, and so sign in.
 func checkIssuer(s string) error {
 	u, err := parseURL(s)
 	if err != nil {

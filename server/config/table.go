@@ -133,7 +133,7 @@ var table = []Setting{
 		"json for machines, text for people"),
 }
 
-// rule is a condition on settings. Its problem is that of the first of names. It is not checked if one has a problem of its own.
+// rule is a condition on settings. Its problem is reported for the first of names. It is not checked if one of them is wrong itself.
 type rule struct {
 	names      []string
 	isBroken   func(Config) bool

@@ -196,7 +196,7 @@ func (q *Query) Cursor(name, list string) (after Position) {
 	return after
 }
 
-// A cursor is a position as three or four varints, followed by a digest of the list and the position. The digest is not a signature: a caller who
+// A cursor is a position as three or four varints, and a digest of the list and the position. The digest is not a signature: a caller who
 // forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged cursors.
 const cursorDigest = 8
 

@@ -126,11 +126,11 @@ func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPa
 func flat(h http.Header) map[string]string {
 	values := make(map[string]string, len(h))
 	for name := range h {
-		field, value := name, h.Get(name)
+		field := name
 		if strings.HasPrefix(name, "Webhook-") {
 			field = strings.ToLower(name)
 		}
-		values[field] = value
+		values[field] = h.Get(name)
 	}
 	return values
 }

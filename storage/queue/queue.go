@@ -65,8 +65,8 @@ func (q *Queue) jobs(ctx context.Context, text string, args ...any) ([]webhook.J
 }
 
 // Begin records in one transaction that attempts begin, before they are sent, and returns their row ids in the same order. The record
-// claims the delivery. An attempt that must not be sent gets 0. Either the queue is held, or the subscription is closed. Or its epoch is
-// not the one that the caller knows, or the delivery does not wait for this attempt.
+// claims the delivery. An attempt that must not be sent gets 0. The reason is a held queue, a closed subscription, another epoch than the
+// caller knows, or a delivery that does not wait for this attempt.
 func (q *Queue) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
 	err := q.change(ctx, sqlite.Work{Cost: len(starts), Whole: true}, func(t *tx) error {

@@ -129,7 +129,7 @@ func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events
 		if err != nil {
 			return fmt.Errorf("audit event %d: %w", event.RowID, err)
 		}
-		if byErased && (event.Type == access.SubscriptionDisabled || event.Type == access.SubscriptionCreated) { // perhaps its last error has the name that the user had then
+		if byErased && (event.Type == access.SubscriptionDisabled || event.Type == access.SubscriptionCreated) { // its last error may have the name of that time
 			if err := c.renamePaused(t, "UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ? RETURNING id",
 				webhook.DeactivatedBy+access.ErasedUserName, about.ID, webhook.DeactivatedBy+event.ActorName); err != nil {
 				return err

@@ -112,7 +112,7 @@ type Settled struct {
 	Changed bool // whether Health.Status changed
 }
 
-// Watcher receives what matters to the dispatcher after each commit, in their order. The writer calls it, so it must return at once.
+// Watcher receives what matters to the dispatcher after each commit, in the order of commits. The writer calls it: it must return at once.
 type Watcher interface {
 	// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. If so,
 	// DeliveriesCreated passes the job with Begun set, or ReturnPlace says that the transaction was undone.

@@ -212,7 +212,7 @@ func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint
 	return sub.RowID, err
 }
 
-// times returns when a company publishes: much by day and little by night. The week ends by day, so that it always has the same shape.
+// times returns when a company publishes: much by day and little by night. Its week always ends by day, and so has one shape.
 func (w *week) times(perHour float64) (list []time.Time) {
 	for at := w.end.AddDate(0, 0, -days); ; {
 		ago := w.end.Sub(at).Hours() / 24
